@@ -128,6 +128,11 @@ machine! {
     /// Taking something away (another frame, fewer rights, nothing) is visible to running threads
     /// only after a flush.
     fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>);
+    /// Gives an empty entry of a leaf the frame and the limits of an entry that is there, and the frame one more reference. Writing is withheld
+    /// from both; tells whether it was taken away from the first one: then translations are to be flushed.
+    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool;
+    /// Empties an entry of which nobody has a translation, and drops its reference to the frame.
+    fn leaf_clear(&mut self, leaf: Leaf, index: usize);
 
     // ---- spaces ---------------------------------------------------------------------------------
 

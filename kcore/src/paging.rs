@@ -68,6 +68,17 @@ pub const fn encode_page(entry: Option<PageEntry>) -> u64 {
     bits ^ withheld | withheld << WITHHELD_SHIFT
 }
 
+/// A leaf entry from which writing is withheld, if its limits allow it.
+pub const fn withhold(bits: u64) -> u64 {
+    let write = bits & WRITE;
+    bits ^ write | write << WITHHELD_SHIFT
+}
+
+/// A leaf entry that nobody has used yet.
+pub const fn unused(bits: u64) -> u64 {
+    bits & !(ACCESSED | DIRTY)
+}
+
 /// Decodes a leaf entry.
 pub const fn decode_page(bits: u64) -> Option<PageEntry> {
     if bits & PRESENT == 0 {

@@ -91,6 +91,15 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     let leaf = machine.leaf_create().expect("a leaf");
     machine.leaf_set(leaf, 511, Some(PageEntry::new(frame, Rights::RW).withheld()));
     see("entry", &(machine.leaf_get(leaf, 511), machine.leaf_get(leaf, 0)));
+    machine.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
+    for index in [3, 3, 511] {
+        see("taken", &machine.leaf_share(leaf, index, leaf, 4));
+        see("shared", &(machine.leaf_get(leaf, index), machine.leaf_get(leaf, 4)));
+        see("references", &machine.frame_references(frame));
+        machine.leaf_clear(leaf, 4);
+        see("cleared", &(machine.leaf_get(leaf, 4), machine.frame_references(frame)));
+    }
+    machine.leaf_set(leaf, 3, None);
     let space = machine.space_create().expect("a space");
     machine.link(space, 4096, leaf, Rights::RX).expect("a link");
     see("tables", &machine.space_tables(space));
@@ -224,6 +233,8 @@ fn no_number_brings_the_kernel_down() {
                     | MachineCall::SpaceDestroy
                     | MachineCall::Link
                     | MachineCall::LeafSet
+                    | MachineCall::LeafShare
+                    | MachineCall::LeafClear
             ) {
                 continue;
             }
@@ -258,6 +269,10 @@ fn what_does_not_exist_is_an_error() {
             [leaf, 0, entry(frames), 0, 0, 0],
             Error::BadArgument,
         ),
+        (MachineCall::LeafShare, [leaf, 512, leaf, 1, 0, 0], Error::BadArgument),
+        (MachineCall::LeafShare, [leaf, 0, leaf, 1, 0, 0], Error::BadArgument),
+        (MachineCall::LeafClear, [leaf, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::LeafClear, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::SpaceDestroy, [own, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::SpaceTables, [77, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Link, [own, 2048, leaf, 4, 0, 0], Error::BadArgument),

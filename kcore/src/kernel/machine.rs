@@ -8,7 +8,7 @@ use super::{Kernel, messages::INTERCEPTED};
 use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
-    paging::{decode_page, encode_page},
+    paging::{decode_page, encode_page, frame_of, is_present, unused, withhold},
     scheduler::Standing,
     smp::Request,
     thread::{Context, PortalFrame, Resumed, State},
@@ -99,6 +99,32 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     #[inline]
     fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>) {
         self.hardware.table(leaf.frame())[index].store(encode_page(entry), Relaxed);
+    }
+
+    #[inline]
+    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool {
+        let entry = &self.hardware.table(from.frame())[index];
+        let before = entry.load(Relaxed);
+        let shared = withhold(before);
+        let took = shared != before;
+        if took {
+            entry.store(shared, Relaxed);
+        }
+        self.hardware.table(to.frame())[at].store(unused(shared), Relaxed);
+        if is_present(before) {
+            self.frames.share(frame_of(before));
+        }
+        took
+    }
+
+    #[inline]
+    fn leaf_clear(&mut self, leaf: Leaf, index: usize) {
+        let entry = &self.hardware.table(leaf.frame())[index];
+        let before = entry.load(Relaxed);
+        entry.store(0, Relaxed);
+        if is_present(before) {
+            self.frames.release(frame_of(before));
+        }
     }
 
     fn space_create(&mut self) -> Result<SpaceId, Shortage> {

@@ -103,6 +103,18 @@ impl<H: Hardware> Kernel<H> {
                 }
                 self.leaf_set(leaf, second as usize, entry);
             }
+            M::LeafShare => {
+                let (from, index) = self.known_entry(first, second)?;
+                let to = Leaf::named(self.known_frame(third)?);
+                if fourth >= PAGES_PER_SLOT {
+                    return Err(Error::BadArgument);
+                }
+                return Ok((u64::from(self.leaf_share(from, index, to, fourth as usize)), 0));
+            }
+            M::LeafClear => {
+                let (leaf, index) = self.known_entry(first, second)?;
+                self.leaf_clear(leaf, index);
+            }
 
             M::SpaceCreate => return Ok((u64::from(self.space_create()?.0), 0)),
             M::SpaceDestroy => self.space_destroy(known_space(self, first)?),
@@ -276,6 +288,17 @@ impl<H: Hardware> Kernel<H> {
     fn known_frame(&self, number: u64) -> Result<Frame, Error> {
         let number = u32::try_from(number).map_err(|_| Error::BadArgument)?;
         self.frames().find(number).ok_or(Error::BadArgument)
+    }
+
+    /// An entry of a leaf that has a frame.
+    fn known_entry(&self, leaf: u64, index: u64) -> Result<(Leaf, usize), Error> {
+        let leaf = Leaf::named(self.known_frame(leaf)?);
+        if index >= PAGES_PER_SLOT {
+            return Err(Error::BadArgument);
+        }
+        let entry = self.leaf_get(leaf, index as usize).ok_or(Error::BadArgument)?;
+        self.known_frame(u64::from(entry.frame.number()))?;
+        Ok((leaf, index as usize))
     }
 
     fn known_space(&self, number: u64) -> Option<SpaceId> {

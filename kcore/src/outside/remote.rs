@@ -201,6 +201,15 @@ impl<G: Gate> Machine for Remote<G> {
         );
     }
 
+    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool {
+        let [from, to] = [from, to].map(|leaf| u64::from(leaf.frame().number()));
+        self.must(M::LeafShare, [from, index as u64, to, at as u64]).0 != 0
+    }
+
+    fn leaf_clear(&mut self, leaf: Leaf, index: usize) {
+        self.must(M::LeafClear, [u64::from(leaf.frame().number()), index as u64]);
+    }
+
     fn space_create(&mut self) -> Result<SpaceId, Shortage> {
         let space = self.may(M::SpaceCreate, [], Shortage::Spaces)?;
         Ok(SpaceId(space as u32))

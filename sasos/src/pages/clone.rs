@@ -7,7 +7,7 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, pages_for, slot_of},
+    address::{PAGE, SLOT, pages_for, slot_of},
     call::arguments,
 };
 use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
@@ -17,13 +17,13 @@ use crate::{
     accounts::AccountId,
     containers::{copied, push},
     directory::creation::{AddressesOf, Kind},
-    directory::object::{LimitRange, ObjectId, Which, slots_for},
+    directory::object::{LimitRange, ObjectId, slots_for},
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
     pages::page::limit_ranges,
-    pages::pager::{Place, absent_limits, index_of},
-    pages::slots::Slot,
+    pages::pager::{absent_limits, index_of},
+    pages::slots::PageBits,
     protection::capability::password_or_random,
 };
 
@@ -359,86 +359,93 @@ impl Server {
         (from, to): (u64, u64),
         most: usize,
     ) -> Step<Option<(u64, Stop)>> {
+        let object = self.objects.get(source);
+        let (from, to) = (from.max(object.base()), to.min(object.end()));
         // Nothing below asks for a frame, so no entry of the source goes meanwhile.
-        let charged = self
-            .objects
-            .get(source)
+        let charged = object
             .resident
             .min(most as u64)
             .min((to / PAGE).saturating_sub(from / PAGE));
         self.charge_pages(clone, charged)?;
         let (mut shared, mut looked) = (0, 0);
         let mut taken_away = false;
-        let mut next = from;
-        let mut more = false;
-        while let Some(place) = self.next_resident(source, next, to) {
-            if looked == most {
-                more = true;
+        let mut more = None;
+        let mut at = from;
+        while let Some(part) = self.next_part(source, clone, at, to) {
+            let mut resident = part.of_clone.map_or(PageBits::default(), |(_, _, resident)| resident);
+            for index in part.pages.ones() {
+                if looked == most {
+                    more = Some(part.start + index as u64 * PAGE);
+                    break;
+                }
+                looked += 1;
+                let at = index.wrapping_add_signed(part.offset);
+                // Its task may have written to it by now.
+                if let Some((_, leaf, _)) = part.of_clone
+                    && resident.set(at)
+                {
+                    taken_away |= world.leaf_share(part.leaf, index, leaf, at);
+                    shared += 1;
+                }
+            }
+            if let Some((slot, ..)) = part.of_clone {
+                self.objects.get_mut(clone).slots.touch(slot).resident = resident;
+            }
+            if more.is_some() {
                 break;
             }
-            looked += 1;
-            next = place.address + PAGE;
-            let page = self.objects.get(source).page_of(place.address);
-            let target = self.objects.get(clone);
-            let address = target.address_of(page);
-            let slot = slot_of(address) - target.first_slot();
-            let inside = page < target.record.pages;
-            // Its task may have cut it short by now, or written to it.
-            let Some(leaf) = target.slots.get(slot).and_then(Slot::leaf).filter(|_| inside) else {
-                continue;
-            };
-            if self.is_resident(clone, address) {
-                continue;
-            }
-            let Some((entry, took)) = share_entry(world, place) else {
-                continue;
-            };
-            taken_away |= took;
-            let index = index_of(address);
-            let target = Place {
-                id: clone,
-                slot,
-                leaf,
-                index,
-                address,
-            };
-            self.install(world, target, entry);
-            shared += 1;
+            at = part.end;
         }
+        self.objects.get_mut(clone).resident += shared;
+        self.objects.resident_pages += shared;
         self.refund_pages(clone, charged - shared);
         if taken_away {
             world.flush_everything();
         }
-        Ok(more.then_some((next, Stop::Again)))
+        Ok(more.map(|next| (next, Stop::Again)))
     }
 
-    /// The first resident page of an object in a range of addresses.
-    fn next_resident(&self, id: ObjectId, from: u64, to: u64) -> Option<Place> {
-        let object = self.objects.get(id);
-        let place = object.next_page(Which::Resident, from, object.end().min(to))?;
-        Some(Place {
-            id,
-            slot: place.slot,
-            leaf: place.leaf,
-            index: place.index,
-            address: place.address,
+    /// The next pages of a source in a range of addresses that lie in one slot, and in one slot of its clone.
+    fn next_part(&self, source: ObjectId, clone: ObjectId, from: u64, to: u64) -> Option<Part> {
+        let (object, copy) = (self.objects.get(source), self.objects.get(clone));
+        let to = to.min(object.address_of(copy.record.pages));
+        let number = object.slots.next_with_leaf(slot_of(from) - object.first_slot())?;
+        let start = (object.first_slot() + number) * SLOT;
+        let from = from.max(start);
+        if from >= to {
+            return None;
+        }
+        let target = copy.base() + (from - object.base());
+        let end = to.min(start + SLOT).min(from + SLOT - target % SLOT);
+        let mut state = *object.slots.get(number)?;
+        let slot = slot_of(target) - copy.first_slot();
+        Some(Part {
+            start,
+            end,
+            leaf: state.leaf()?,
+            pages: state.resident.take_run(index_of(from), ((end - start) / PAGE) as usize),
+            of_clone: copy
+                .slots
+                .get(slot)
+                .and_then(|state| Some((slot, state.leaf()?, state.resident))),
+            offset: index_of(target) as isize - index_of(from) as isize,
         })
     }
 }
 
-/// Adds a reference to the frame of a page and withholds writing from it. Tells the
-/// entry for the other one who shares it, and whether writing was taken away.
-fn share_entry<W: World>(world: &mut W, place: Place) -> Option<(PageEntry, bool)> {
-    let entry = world.leaf_get(place.leaf, place.index)?;
-    let took = withhold(world, place.leaf, place.index);
-    world.frame_share(entry.frame);
-    let shared = PageEntry::new(entry.frame, entry.limits);
-    let shared = if entry.limits.contains(Rights::W) {
-        shared.withheld()
-    } else {
-        shared
-    };
-    Some((shared, took))
+/// Pages of a source that lie in one slot, and in one slot of its clone.
+struct Part {
+    /// The address of the source's slot.
+    start: u64,
+    /// The address in the source behind them.
+    end: u64,
+    leaf: Leaf,
+    /// Those that are resident.
+    pages: PageBits,
+    /// The slot of the clone, its leaf, and the pages that are resident there.
+    of_clone: Option<(u64, Leaf, PageBits)>,
+    /// From the index of a page in the source's slot to that in the clone's.
+    offset: isize,
 }
 
 /// Withholds writing from a page that its limits let be written; tells whether it was taken away. Then

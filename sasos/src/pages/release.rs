@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
 };
 use kcore::{Frame, wait::Key};
 
@@ -61,35 +61,43 @@ impl Server {
         to: u64,
         remembered: Remembered,
     ) {
-        let object = self.objects.get(id);
-        let (base, persistent) = (object.base(), object.is_persistent());
+        let object = self.objects.get_mut(id);
+        let (base, first_slot) = (object.base(), object.first_slot());
         // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
-        let mut next = from;
-        let object = self.objects.get_mut(id);
-        while let Some(place) = object.next_page(Which::Resident, next, to) {
-            next = place.address + PAGE;
-            let state = object.slots.touch(place.slot);
-            state.resident.clear(place.index);
-            dropped += 1;
-            if state.dirty.clear(place.index) {
-                if persistent {
+        let mut at = from.max(base);
+        while at < to
+            && let Some(number) = object.slots.next_with_leaf(slot_of(at) - first_slot)
+        {
+            let start = (first_slot + number) * SLOT;
+            let [first, end] = [at, to].map(|address| address.saturating_sub(start).div_ceil(PAGE) as usize);
+            at = start + SLOT;
+            let state = object.slots.touch(number);
+            let Some(leaf) = state.leaf() else { continue };
+            let (resident, dirty) = (state.resident.take_run(first, end), state.dirty.take_run(first, end));
+            for index in resident.ones() {
+                match &mut gone {
+                    None => world.leaf_clear(leaf, index),
+                    Some(gone) => {
+                        if let Some(entry) = world.leaf_get(leaf, index) {
+                            world.leaf_set(leaf, index, None);
+                            gone.add(world, start + index as u64 * PAGE, entry.frame);
+                        }
+                    }
+                }
+                dropped += 1;
+            }
+            for index in dirty.ones() {
+                if object.is_persistent() {
                     object.dirty -= 1;
                     self.pager.dirty -= 1;
                     self.ledger.give(object.account, Resource::Dirty, 1);
-                } else if state.blocks.clear(place.index) {
+                } else if object.slots.touch(number).blocks.clear(index) {
                     object.blocks -= 1;
                     self.ledger.give(object.account, Resource::Blocks, 1);
                 }
-                self.store.unreserve(base, (place.address - base) / PAGE);
-            }
-            if let Some(entry) = world.leaf_get(place.leaf, place.index) {
-                world.leaf_set(place.leaf, place.index, None);
-                match &mut gone {
-                    Some(gone) => gone.add(world, place.address, entry.frame),
-                    None => world.frame_release(entry.frame),
-                }
+                self.store.unreserve(base, (start + index as u64 * PAGE - base) / PAGE);
             }
         }
         if let Some(mut gone) = gone {

@@ -94,19 +94,32 @@ impl PageBits {
         next_bit(|word| self.0.get(word).copied(), from)
     }
 
-    /// Clears the bits from `first` to `end`; tells how many of them were set.
-    pub fn clear_run(&mut self, first: usize, end: usize) -> u64 {
-        let mut gone = 0;
-        for (index, word) in self.0.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
-            let below = |bit: usize| match bit.saturating_sub(index * 64) {
-                bits @ 0..64 => (1 << bits) - 1,
-                _ => u64::MAX,
-            };
-            let run = *word & below(end) & !below(first);
-            gone += u64::from(run.count_ones());
-            *word &= !run;
+    /// Clears the bits from `first` to `end`; tells which of them were set.
+    pub fn take_run(&mut self, first: usize, end: usize) -> Self {
+        let mut taken = Self::default();
+        for (index, (word, taken)) in self.0.iter_mut().zip(&mut taken.0).enumerate() {
+            if *word != 0 {
+                let below = |bit: usize| match bit.saturating_sub(index * 64) {
+                    bits @ 0..64 => (1 << bits) - 1,
+                    _ => u64::MAX,
+                };
+                *taken = *word & below(end) & !below(first);
+                *word &= !*taken;
+            }
         }
-        gone
+        taken
+    }
+
+    /// The set bits in their order.
+    pub fn ones(self) -> impl Iterator<Item = usize> {
+        let words = self.0.into_iter().enumerate();
+        words.flat_map(|(index, mut word)| {
+            core::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+                word &= word - 1;
+                Some(index * 64 + bit)
+            })
+        })
     }
 }
 
@@ -289,7 +302,7 @@ impl Slots {
             if let Some(slot) = self.get_mut(number) {
                 let start = number * PAGES_PER_SLOT;
                 let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
-                gone += slot.blocks.clear_run(first, end);
+                gone += u64::from(slot.blocks.take_run(first, end).count());
             }
         }
         gone
@@ -452,14 +465,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_bits_are_cleared_and_counted() {
+    fn runs_of_bits_are_taken() {
         for (first, end) in [(0, 512), (0, 64), (63, 65), (64, 128), (5, 5), (130, 131), (500, 900)] {
             let mut bits = PageBits::default();
             (0..512).step_by(3).for_each(|index| _ = bits.set(index));
-            let gone = bits.clear_run(first, end);
-            assert_eq!(
-                gone,
-                (0..512).step_by(3).filter(|index| (first..end).contains(index)).count() as u64
+            let gone = bits.take_run(first, end);
+            assert!(
+                gone.ones()
+                    .eq((0..512).step_by(3).filter(|index| (first..end).contains(index)))
             );
             for index in 0..512 {
                 assert_eq!(
