@@ -197,7 +197,7 @@ fn an_inline_call_has_a_word_of_its_own_that_is_never_late() {
     let importer = Module::open("client", &importer).expect("a module");
     let word = importer.import_fixups().next().expect("a word");
     let mut data = vec![0; importer.data_bytes as usize];
-    instance::instantiate(&importer, 0x1_0000, 0, 0, &mut data);
+    instance::instantiate(&importer, 0x1_0000, instance::Runtime::default(), &mut data);
     instance::bind(&importer, &mut data, 0, &exporter, 0x7000_0000, None).expect("it binds");
     let read = |at: u32| {
         let at = at as usize;
@@ -343,7 +343,7 @@ fn a_later_version_serves_an_earlier_client_and_a_changed_one_does_not() {
     let bind = |object: &[u8]| {
         let exporter = Module::open("many", object).expect("a module");
         let mut data = vec![0; client.data_bytes as usize];
-        instance::instantiate(&client, 0x1_0000, 0, 0, &mut data);
+        instance::instantiate(&client, 0x1_0000, instance::Runtime::default(), &mut data);
         instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000, None).map(|()| data)
     };
     let at = client.import(0).descriptor as usize;
@@ -384,7 +384,7 @@ fn the_word_that_a_stub_asks_for_is_filled_whatever_the_module_says_it_uses() {
     );
     let bound = |called| {
         let mut data = vec![0; client.data_bytes as usize];
-        instance::instantiate(&client, 0x1_0000, 0, 0, &mut data);
+        instance::instantiate(&client, 0x1_0000, instance::Runtime::default(), &mut data);
         instance::bind(&client, &mut data, 0, &exporter, 0x7000_0000, called).expect("it binds");
         let words = &data[client.import(0).descriptor as usize + 8..][..32];
         let words = words.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
@@ -403,7 +403,9 @@ fn fixups_make_addresses_of_the_instance() {
     let module = Module::open(name, &built.object).expect("a module");
     let make = |at: u64| {
         let mut data = vec![0xee; module.data_bytes as usize];
-        instance::instantiate(&module, at, 1, 2, &mut data);
+        let (table, binder, reach) = (1, 2, 3);
+        let runtime = instance::Runtime { table, binder, reach };
+        instance::instantiate(&module, at, runtime, &mut data);
         data
     };
     let (one, two) = (make(0x10_0000), make(0x50_0000));
@@ -490,7 +492,7 @@ fn use_module(object: &[u8]) {
         }
     }
     let mut data = vec![0; module.data_bytes as usize];
-    instance::instantiate(&module, 0x10_0000, 0, 0, &mut data);
+    instance::instantiate(&module, 0x10_0000, instance::Runtime::default(), &mut data);
     for index in 0..module.import_count() {
         let _ = instance::bind(&module, &mut data, index, &module, 0x20_0000, Some(index));
         instance::bind_foreign(&module, &mut data, index, u64::from);

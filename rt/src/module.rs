@@ -261,15 +261,15 @@ impl Table {
     }
 
     fn another(&mut self, at: u64, module: &Module<'static>) -> Result<usize> {
-        let binder = call::foreign::binder();
+        let runtime = call::foreign::runtime(at);
         let pooled = self.pool.iter().position(|(address, _)| *address == module.address);
         let segment = match pooled {
             Some(place) => {
                 let (_, mut segment) = self.pool.swap_remove(place);
-                segment.renew(module, at, binder);
+                segment.renew(module, runtime);
                 segment
             }
-            None => self.arena.segment(module, at, binder)?,
+            None => self.arena.segment(module, runtime)?,
         };
         let record = Record {
             module: module.clone(),

@@ -159,7 +159,7 @@ impl Instance {
         };
         let mut memory = Mapping::segment(&library.file, &sizes)?;
         let at = memory.data_address();
-        instance::finish(&module, at, table, memory::binder_address(), memory.data());
+        instance::finish(&module, at, memory::runtime(table), memory.data());
         let entries = u64::from(module.frames().thunk_entries_at);
         let begin = at - u64::from(module.thunk_bytes()) + entries;
         library.enter(at);

@@ -20,8 +20,8 @@
 //!
 //! Exports are numbered in their order, and keep their numbers: new ones are added at the end only. After a
 //! name stand what a reader of machine code cannot see: `data` (a variable), `stack=N` (words of arguments on
-//! the stack, where there is no debug information), `variadic` or `variadic=N` (a variable number, at most
-//! N), `pure` (the caller relies on it that no thunk is in the way, as with `setjmp`). A description with no
+//! the stack, where there is no debug information), `variadic` or `variadic=N` (a variable number: at most
+//! N words on the stack behind those that have names), `pure` (the caller relies on it that no thunk is in the way, as with `setjmp`). A description with no
 //! objects describes somebody else's module, which is all that is needed to link against it.
 
 use super::fault::{Cause, Fault};
@@ -30,7 +30,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Words on the stack that a thunk of a variadic function copies unless told otherwise.
+/// Words on the stack without names that a thunk of a variadic function copies unless told otherwise.
 pub const VARIADIC_WORDS: u32 = 64;
 /// The most that may be asked for.
 pub const STACK_WORDS_MAX: u32 = 4096;
@@ -45,7 +45,7 @@ pub enum Stack {
     Unsaid,
     /// So many words.
     Words(u32),
-    /// A variable number, at most so many.
+    /// A variable number: at most so many behind those that have names.
     Variadic(u32),
 }
 

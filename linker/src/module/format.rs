@@ -82,6 +82,9 @@ pub const DATA_TABLE_AT: u32 = 16;
 /// Byte of the data: the routine that binds an import at its first call.
 pub const DATA_BINDER_AT: u32 = 24;
 
+/// Byte of the data: the routine that says how many words from an address on can be read, for thunks of variadic functions.
+pub const DATA_REACH_AT: u32 = 32;
+
 /// A value word with this bit is a displacement (i32, in the low half) from the data of the instance;
 /// without it, an address.
 pub const PRIVATE: u64 = 1 << 62;

@@ -9,6 +9,18 @@
 use super::fault::{Cause, Fault};
 use super::format::{self, Module};
 
+/// What the code of an instance needs of the task.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Runtime {
+    /// The address of its table of instantiated modules.
+    pub table: u64,
+    /// The address of the routine that lazy stubs call, `binder(data, slot)`.
+    pub binder: u64,
+    /// The address of the routine that thunks of variadic functions call, `reach(from, words)`: how many of so many words from
+    /// an address on can be read. The address is a multiple of 16 in the caller's frame, and the result is even.
+    pub reach: u64,
+}
+
 /// Writes `value` into the word at byte `at` of the data.
 fn put(data: &mut [u8], at: u32, value: u64) {
     let at = at as usize;
@@ -21,28 +33,28 @@ fn put(data: &mut [u8], at: u32, value: u64) {
 /// [`Module::data_bytes`] bytes; a shorter one is filled as far as it goes. Cost: the template's bytes and the
 /// fix-ups (paper, section 4.1, first step).
 ///
-/// `table` and `binder` are stored for the instance's code: the task's table of instantiated modules, and the
-/// routine that lazy stubs call.
-pub fn instantiate(module: &Module<'_>, at: u64, table: u64, binder: u64, data: &mut [u8]) {
+/// `runtime` is stored for the instance's code.
+pub fn instantiate(module: &Module<'_>, at: u64, runtime: Runtime, data: &mut [u8]) {
     let template = module.template();
     let split = template.len().min(data.len());
     let (begin, rest) = data.split_at_mut(split);
     begin.copy_from_slice(&template[..split]);
     rest.fill(0);
-    finish(module, at, table, binder, data);
+    finish(module, at, runtime, data);
 }
 
 /// The part of [`instantiate`] behind the template: for data that already has its bytes because the pages
 /// are copies of the module's.
-pub fn finish(module: &Module<'_>, at: u64, table: u64, binder: u64, data: &mut [u8]) {
+pub fn finish(module: &Module<'_>, at: u64, runtime: Runtime, data: &mut [u8]) {
     for fixup in module.fixups() {
         let word = crate::elf::long(data, fixup as usize).unwrap_or(0);
         put(data, fixup, word.wrapping_add(at));
     }
     put(data, format::DATA_SELF_AT, at);
     put(data, format::DATA_MODULE_AT, module.address);
-    put(data, format::DATA_TABLE_AT, table);
-    put(data, format::DATA_BINDER_AT, binder);
+    put(data, format::DATA_TABLE_AT, runtime.table);
+    put(data, format::DATA_BINDER_AT, runtime.binder);
+    put(data, format::DATA_REACH_AT, runtime.reach);
 }
 
 /// Binds import number `index` of `importer` to an instance of `exporter` whose data is at `exporter_data`:

@@ -15,7 +15,7 @@ use super::input::{Home, Input, Kind};
 use super::relocate::{self, Fixup, Layout, Plan, Seat, Value, World};
 use super::stack::StackWords;
 use super::symbols::{self, Symbols, Target};
-use super::thunk;
+use super::thunk::{self, Copied};
 use abi::address::PAGE;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -102,6 +102,7 @@ pub fn link_and<T>(
         plan,
         words,
         frames,
+        thunks_end: 0,
         thunk_entries_at: 0,
         exports,
         layout: Layout::default(),
@@ -213,8 +214,8 @@ fn check_export(
 }
 
 /// The words of arguments on the stack of every function with a thunk.
-fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Result<Vec<u32>, Vec<Fault>> {
-    let mut words = vec![0; plan.thunks.len()];
+fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Result<Vec<Copied>, Vec<Fault>> {
+    let mut words = vec![Copied::NONE; plan.thunks.len()];
     let mut faults = Vec::new();
     for (&node, &number) in &plan.thunks {
         let (file, section) = world.graph.places[node];
@@ -238,24 +239,31 @@ fn stack_words(description: &Description, world: &World<'_>, plan: &Plan) -> Res
     if faults.is_empty() { Ok(words) } else { Err(faults) }
 }
 
-fn decide(said: Stack, found: Option<&StackWords>) -> Result<u32, Cause> {
+fn decide(said: Stack, found: Option<&StackWords>) -> Result<Copied, Cause> {
     use super::description::VARIADIC_WORDS;
+    // Behind those that have names on the stack.
+    let variadic = |named: u32, more: u32| Copied::UpTo((named + more).next_multiple_of(2));
     match (said, found) {
         (Stack::Unsaid, None) => Err(Cause::StackUnknown),
-        (Stack::Unsaid, Some(StackWords::Words(count))) => Ok(*count),
-        (Stack::Unsaid, Some(StackWords::Variadic)) => Ok(VARIADIC_WORDS),
-        (Stack::Unsaid, Some(StackWords::Undecided(why))) => Err(Cause::StackParameter(why.clone())),
+        (Stack::Unsaid, Some(StackWords::Words(count))) => Ok(Copied::Exactly(*count)),
+        (Stack::Unsaid, Some(StackWords::Variadic { named })) => Ok(variadic(*named, VARIADIC_WORDS)),
+        // Debug information that knows of another calling convention is believed before the description.
+        (Stack::Unsaid, Some(StackWords::Undecided(why))) | (_, Some(StackWords::Foreign(why))) => {
+            Err(Cause::StackParameter(why.clone()))
+        }
         (Stack::Words(said), Some(StackWords::Words(found))) if said != *found => {
             Err(Cause::StackLie { said, found: *found })
         }
-        (Stack::Words(_), Some(StackWords::Variadic)) => Err(Cause::StackParameter(
+        (Stack::Words(_), Some(StackWords::Variadic { .. })) => Err(Cause::StackParameter(
             "it takes a variable number: write 'variadic'".to_string(),
         )),
         (Stack::Variadic(_), Some(StackWords::Words(count))) => Err(Cause::StackLie {
             said: VARIADIC_WORDS,
             found: *count,
         }),
-        (Stack::Words(count) | Stack::Variadic(count), _) => Ok(count),
+        (Stack::Variadic(more), Some(StackWords::Variadic { named })) => Ok(variadic(*named, more)),
+        (Stack::Variadic(more), _) => Ok(variadic(0, more)),
+        (Stack::Words(count), _) => Ok(Copied::Exactly(count)),
     }
 }
 
@@ -284,9 +292,11 @@ struct Writer<'a> {
     request: &'a Request<'a>,
     world: World<'a>,
     plan: Plan,
-    words: Vec<u32>,
+    words: Vec<Copied>,
     frames: frames::Plan,
-    /// Byte of the thunks behind the last.
+    /// Byte of the thunks behind the last, where [`thunk::reach`] stands if it is needed.
+    thunks_end: u32,
+    /// Byte of the thunks behind that.
     thunk_entries_at: u32,
     exports: Vec<Target>,
     layout: Layout,
@@ -357,7 +367,11 @@ impl Writer<'_> {
         let order = self.thunk_order();
         for &number in &order {
             places[number] = at;
-            at += thunk::thunk_bytes(self.words[number]);
+            at += self.words[number].thunk_bytes();
+        }
+        self.thunks_end = at;
+        if thunk::needs_reach(&self.words) {
+            at += thunk::reach().len() as u32;
         }
         let mut bytes = 0;
         if at > 0 {
@@ -565,16 +579,20 @@ impl Writer<'_> {
         let mut put = |at: u32, code: &[u8]| object[at as usize..at as usize + code.len()].copy_from_slice(code);
         let (thunks, bytes) = self.parts[Part::Thunks as usize];
         let template = self.parts[Part::Template as usize].0;
+        if thunk::needs_reach(&self.words) {
+            put(thunks + self.thunks_end, &thunk::reach());
+        }
         for (&node, &number) in &self.plan.thunks {
             let (file, section) = self.world.graph.places[node];
             let start = self.world.graph.functions[node].as_ref().map_or(0, |one| one.start);
             if let Seat::Shared(at) = self.layout.seats[file][section] {
                 let function = self.layout.address + u64::from(at) + start;
                 let displacement = self.layout.thunks[number];
-                let code = thunk::thunk(function, self.words[number], -displacement);
-                let at = thunks + (displacement + bytes.cast_signed()).cast_unsigned();
-                put(at, &code);
-                own.push(Fixup::Module(Seat::Shared(at + thunk::constant_at(self.words[number]))));
+                let words = self.words[number];
+                let place = (displacement + bytes.cast_signed()).cast_unsigned();
+                let to_reach = self.thunks_end.wrapping_sub(place).cast_signed();
+                put(thunks + place, &thunk::thunk(function, words, -displacement, to_reach));
+                own.push(Fixup::Module(Seat::Shared(thunks + place + words.constant_at())));
             }
         }
         if self.thunk_entries_at > 0 {

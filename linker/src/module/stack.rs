@@ -5,6 +5,8 @@
 //! information (DWARF 4 and 5) has the parameters' types; the AMD64 psABI (section 3.2.3) says which of them
 //! travel in registers. What cannot be decided is kept as a reason, and only matters if a thunk is needed.
 
+mod convention;
+mod place;
 mod signature;
 
 use super::input::{Home, Input};
@@ -13,7 +15,6 @@ use super::symbols::Target;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use gimli::constants as dw;
@@ -21,6 +22,9 @@ use gimli::{AttributeValue, DebugAbbrev, DebugInfo, EndianSlice, UnitHeader, Uni
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Rela, SectionHeader, SectionTable};
+
+use convention::{FIRST_VECTOR, FOREIGN, INTEGER_REGISTERS};
+use place::{Class, Place};
 
 pub use signature::{Scalar, Signature};
 
@@ -39,9 +43,14 @@ pub enum StackWords {
     /// So many words.
     Words(u32),
     /// A variable number.
-    Variadic,
+    Variadic {
+        /// Words of parameters with names.
+        named: u32,
+    },
     /// A parameter of a kind whose place is not decided here.
     Undecided(String),
+    /// Its arguments are not where the psABI has them; the convention.
+    Foreign(String),
 }
 
 type Slice<'a> = EndianSlice<'a, gimli::LittleEndian>;
@@ -62,8 +71,9 @@ pub(super) fn read(
     bytes: &[u8],
 ) -> BTreeMap<(usize, u64), Parameters> {
     let section = |name: &str| relocated(name, input, table, bytes).unwrap_or_default();
-    let strings = section(".debug_str");
+    let (strings, string_offsets) = (section(".debug_str"), section(".debug_str_offsets"));
     let (ranges, range_lists) = (section(".debug_ranges"), section(".debug_rnglists"));
+    let (locations, location_lists) = (section(".debug_loc"), section(".debug_loclists"));
     let (info, abbreviations, addresses) = (section(".debug_info"), section(".debug_abbrev"), section(".debug_addr"));
     let info = DebugInfo::new(&info, gimli::LittleEndian);
     let abbreviations = DebugAbbrev::new(&abbreviations, gimli::LittleEndian);
@@ -78,8 +88,12 @@ pub(super) fn read(
             abbreviations,
             addresses: &addresses,
             strings: &strings,
+            string_offsets: &string_offsets,
+            string_base: Cell::new(8),
             ranges: &ranges,
             range_lists: &range_lists,
+            locations: &locations,
+            location_lists: &location_lists,
             types_left: Cell::new(0),
         };
         // What was read before the damage stands.
@@ -131,24 +145,15 @@ struct Unit<'a> {
     abbreviations: gimli::Abbreviations,
     addresses: &'a [u8],
     strings: &'a [u8],
+    string_offsets: &'a [u8],
+    /// Where those of the unit begin.
+    string_base: Cell<usize>,
     ranges: &'a [u8],
     range_lists: &'a [u8],
+    locations: &'a [u8],
+    location_lists: &'a [u8],
     /// What is left of [`TYPES_MAX`] for the function that is looked at.
     types_left: Cell<u32>,
-}
-
-/// Where a value travels: a class for each eight bytes, or the stack.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
-    Registers(Vec<Class>),
-    Stack { bytes: u64, align: u64 },
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Class {
-    Empty,
-    Integer,
-    Vector,
 }
 
 type Decided<T> = Result<T, String>;
@@ -162,10 +167,13 @@ impl Unit<'_> {
         let mut cursor = self.header.entries(&self.abbreviations);
         let mut base = 8;
         while let Some(entry) = cursor.next_dfs().map_err(broken)? {
-            if entry.tag() == dw::DW_TAG_compile_unit
-                && let Some(AttributeValue::DebugAddrBase(at)) = entry.attr_value(dw::DW_AT_addr_base)
-            {
-                base = at.0;
+            if entry.tag() == dw::DW_TAG_compile_unit {
+                if let Some(AttributeValue::DebugAddrBase(at)) = entry.attr_value(dw::DW_AT_addr_base) {
+                    base = at.0;
+                }
+                if let Some(AttributeValue::DebugStrOffsetsBase(at)) = entry.attr_value(dw::DW_AT_str_offsets_base) {
+                    self.string_base.set(at.0);
+                }
             }
             if entry.tag() != dw::DW_TAG_subprogram {
                 continue;
@@ -190,7 +198,7 @@ impl Unit<'_> {
                 _ => continue,
             };
             self.types_left.set(TYPES_MAX);
-            let words = self.words(entry).unwrap_or_else(StackWords::Undecided);
+            let words = self.words(entry, low).unwrap_or_else(StackWords::Undecided);
             self.types_left.set(TYPES_MAX);
             let signature = self.signature(entry);
             let found = Parameters { words, signature };
@@ -270,8 +278,14 @@ impl Unit<'_> {
         Ok(found)
     }
 
-    fn words(&self, entry: &Entry<'_>) -> Decided<StackWords> {
+    /// The words of the function at an entry, which begins at `low`.
+    fn words(&self, entry: &Entry<'_>, low: u64) -> Decided<StackWords> {
+        if let Some(foreign) = convention::foreign(entry) {
+            return Ok(StackWords::Foreign(foreign));
+        }
         let declaration = self.declaration(entry)?;
+        let places = self.entry_places(entry, low)?;
+        let mut variadic = false;
         let (mut integers, mut vectors, mut bytes) = (0, 0, 0_u64);
         if let Some(result) = self.inherited_type(&self.entry(declaration)?)?
             && matches!(self.place(result, true)?, Place::Stack { .. })
@@ -286,17 +300,31 @@ impl Unit<'_> {
         let mut children = tree.root().map_err(broken)?.children();
         while let Some(child) = children.next().map_err(broken)? {
             match child.entry().tag() {
-                dw::DW_TAG_unspecified_parameters => return Ok(StackWords::Variadic),
+                dw::DW_TAG_unspecified_parameters => {
+                    variadic = true;
+                    continue;
+                }
                 dw::DW_TAG_formal_parameter => {}
                 _ => continue,
             }
             let kind = self.inherited_type(child.entry())?;
             let kind = kind.ok_or_else(|| "a parameter without a type".to_string())?;
+            let seen = places.get(&child.entry().offset()).copied();
+            let foreign = || Ok(StackWords::Foreign(FOREIGN.to_string()));
             let (size, align) = match self.place(kind, false)? {
                 Place::Registers(classes) => {
                     let count = |class| classes.iter().filter(|one| **one == class).count();
                     let (more_integers, more_vectors) = (count(Class::Integer), count(Class::Vector));
                     if integers + more_integers <= 6 && vectors + more_vectors <= 8 {
+                        let alone = match (more_integers, more_vectors) {
+                            (1, 0) => INTEGER_REGISTERS.get(integers).copied(),
+                            (0, 1) => Some(FIRST_VECTOR + vectors as u64),
+                            _ => None,
+                        };
+                        let empty = more_integers + more_vectors == 0;
+                        if seen.is_some_and(|seen| !empty && !seen.can_begin_in(alone)) {
+                            return foreign();
+                        }
                         integers += more_integers;
                         vectors += more_vectors;
                         continue;
@@ -305,6 +333,9 @@ impl Unit<'_> {
                 }
                 Place::Stack { bytes, align } => (bytes, align),
             };
+            if seen.is_some_and(|seen| !seen.can_begin_on_stack()) {
+                return foreign();
+            }
             if align > 16 {
                 return Err(format!("a parameter aligned to {align} bytes"));
             }
@@ -314,42 +345,10 @@ impl Unit<'_> {
         }
         let words = u32::try_from(bytes / 8).ok();
         match words.filter(|count| *count <= super::description::STACK_WORDS_MAX) {
+            Some(named) if variadic => Ok(StackWords::Variadic { named }),
             Some(words) => Ok(StackWords::Words(words)),
             None => Err("more parameters than a thunk copies".to_string()),
         }
-    }
-
-    /// Whether C++ passes the address of objects of this type: copying or destroying them is more than moving bytes.
-    fn is_by_reference(&self, kind: UnitOffset) -> Decided<bool> {
-        let convention = self
-            .strip(kind)?
-            .and_then(|entry| entry.attr_value(dw::DW_AT_calling_convention));
-        Ok(convention == Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)))
-    }
-
-    fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
-        if self.is_by_reference(kind)? {
-            return Ok(if result {
-                Place::Stack { bytes: 8, align: 8 }
-            } else {
-                Place::Registers(vec![Class::Integer])
-            });
-        }
-        let size = self.size(kind, DEPTH)?;
-        let on_stack = |align| Place::Stack { bytes: size, align };
-        if size > 16 {
-            return Ok(on_stack(self.align(kind, DEPTH)?));
-        }
-        let mut classes = vec![Class::Empty; size.div_ceil(8) as usize];
-        if self.classify(kind, 0, &mut classes, DEPTH)? {
-            // x87: a parameter lies on the stack, a result in the x87 registers.
-            return Ok(if result {
-                Place::Registers(Vec::new())
-            } else {
-                on_stack(16)
-            });
-        }
-        Ok(Place::Registers(classes))
     }
 
     /// Follows names and qualifiers to what a type is made of; `None` is void.
@@ -417,140 +416,6 @@ impl Unit<'_> {
             }
         }
         Ok(count)
-    }
-
-    fn align(&self, kind: UnitOffset, depth: u32) -> Decided<u64> {
-        let Some(entry) = self.strip(kind)? else { return Ok(1) };
-        if depth == 0 {
-            return Err(broken(()));
-        }
-        if let Some(align) = entry.attr_value(dw::DW_AT_alignment).and_then(|one| one.udata_value()) {
-            return Ok(align.max(1));
-        }
-        match entry.tag() {
-            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                let mut align = 1;
-                self.members(&entry, |member, _| {
-                    align = align.max(self.align(member, depth - 1)?);
-                    Ok(())
-                })?;
-                Ok(align)
-            }
-            // Vectors are aligned to their size and travel in registers that not every processor has.
-            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
-            dw::DW_TAG_array_type => match self.reference(&entry, dw::DW_AT_type) {
-                Some(element) => self.align(element, depth - 1),
-                None => Err(broken(())),
-            },
-            _ => Ok(self.size(kind, depth)?.clamp(1, 16)),
-        }
-    }
-
-    /// Calls `each` with the type and the byte of every member.
-    fn members(&self, entry: &Entry<'_>, mut each: impl FnMut(UnitOffset, u64) -> Decided<()>) -> Decided<()> {
-        let mut tree = self
-            .header
-            .entries_tree(&self.abbreviations, Some(entry.offset()))
-            .map_err(broken)?;
-        let mut children = tree.root().map_err(broken)?.children();
-        while let Some(child) = children.next().map_err(broken)? {
-            self.look()?;
-            let child = child.entry();
-            if !matches!(child.tag(), dw::DW_TAG_member | dw::DW_TAG_inheritance) {
-                continue;
-            }
-            let value = |name| child.attr_value(name).and_then(|one| one.udata_value());
-            if child.tag() == dw::DW_TAG_member && value(dw::DW_AT_external).is_some() {
-                continue;
-            }
-            let bit = value(dw::DW_AT_data_bit_offset).map(|bits| bits / 8);
-            let byte = value(dw::DW_AT_data_member_location).or(bit).unwrap_or(0);
-            if let Some(kind) = self.reference(child, dw::DW_AT_type) {
-                each(kind, byte)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Classifies the eight-byte parts of a type of at most 16 bytes; true if it has an x87 number.
-    fn classify(&self, kind: UnitOffset, at: u64, classes: &mut [Class], depth: u32) -> Decided<bool> {
-        let Some(entry) = self.strip(kind)? else {
-            return Ok(false);
-        };
-        if depth == 0 {
-            return Err(broken(()));
-        }
-        let size = self.size(kind, depth)?;
-        let mut put = |class| {
-            // A member may say that it is larger than what it is a part of.
-            let end = at.saturating_add(size).div_ceil(8).min(classes.len() as u64);
-            for part in at / 8..end {
-                if let Some(slot) = classes.get_mut(part as usize)
-                    && *slot != Class::Integer
-                {
-                    *slot = class;
-                }
-            }
-        };
-        if is_reference(&entry) || matches!(entry.tag(), dw::DW_TAG_enumeration_type | dw::DW_TAG_ptr_to_member_type) {
-            put(Class::Integer);
-            return Ok(false);
-        }
-        match entry.tag() {
-            dw::DW_TAG_base_type => match entry.attr_value(dw::DW_AT_encoding) {
-                Some(AttributeValue::Encoding(dw::DW_ATE_float)) if size == 16 => return self.quad_or_x87(&entry),
-                Some(AttributeValue::Encoding(dw::DW_ATE_float | dw::DW_ATE_decimal_float)) if size <= 8 => {
-                    put(Class::Vector);
-                }
-                Some(AttributeValue::Encoding(dw::DW_ATE_complex_float)) if size <= 16 => put(Class::Vector),
-                Some(AttributeValue::Encoding(dw::DW_ATE_decimal_float)) => {
-                    return Err("a decimal number of 16 bytes".to_string());
-                }
-                _ => put(Class::Integer),
-            },
-            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => {
-                return Err("a vector".to_string());
-            }
-            dw::DW_TAG_array_type => {
-                let element = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
-                let each = self.size(element, depth - 1)?;
-                let count = size.checked_div(each).unwrap_or(0);
-                // At most 16 elements: the whole has at most 16 bytes.
-                for index in 0..count.min(16) {
-                    if self.classify(element, at.saturating_add(index * each), classes, depth - 1)? {
-                        return Ok(true);
-                    }
-                }
-            }
-            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                let by_reference = AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference);
-                if entry.attr_value(dw::DW_AT_calling_convention) == Some(by_reference) {
-                    return Err("an object passed by reference".to_string());
-                }
-                let mut x87 = false;
-                self.members(&entry, |member, byte| {
-                    x87 |= self.classify(member, at.saturating_add(byte), classes, depth - 1)?;
-                    Ok(())
-                })?;
-                return Ok(x87);
-            }
-            other => return Err(format!("a parameter of kind {other}")),
-        }
-        Ok(false)
-    }
-
-    /// `long double` is x87; other numbers of 16 bytes (`__float128`) are not decided.
-    fn quad_or_x87(&self, entry: &Entry<'_>) -> Decided<bool> {
-        let name = match entry.attr_value(dw::DW_AT_name) {
-            Some(AttributeValue::String(name)) => name.slice(),
-            Some(AttributeValue::DebugStrRef(at)) => self.strings.get(at.0..).unwrap_or_default(),
-            _ => &[],
-        };
-        if name.split(|byte| *byte == 0).next() == Some(b"long double") {
-            Ok(true)
-        } else {
-            Err("a number of 16 bytes".to_string())
-        }
     }
 }
 
@@ -652,8 +517,12 @@ mod tests {
             header,
             addresses: &[],
             strings: &[],
+            string_offsets: &[],
+            string_base: Cell::new(8),
             ranges: &[],
             range_lists: &[],
+            locations: &[],
+            location_lists: &[],
             types_left: Cell::new(0),
         };
         let mut found = BTreeMap::new();

@@ -6,7 +6,8 @@
 
 use alloc::{string::ToString, vec::Vec};
 
-use linker::module::format::DATA_TABLE_AT;
+use abi::address::stack_end;
+use linker::module::{format::DATA_TABLE_AT, instance::Runtime};
 
 use crate::module::{Error, Instance, Modules, Result};
 
@@ -56,9 +57,25 @@ pub(crate) fn initialize(functions: Vec<u64>) {
     }
 }
 
-/// The address of the routine that lazy stubs call.
-pub(crate) fn binder() -> u64 {
-    bind as *const () as u64
+/// What the code of instances of the table at an address needs of this program.
+pub(crate) fn runtime(table: u64) -> Runtime {
+    Runtime {
+        table,
+        binder: bind as *const () as u64,
+        reach: reach as *const () as u64,
+    }
+}
+
+/// How many of so many words from an address in a caller's frame on can be read: as far as the stack goes. A stack that a program
+/// made itself goes as far as its object.
+extern "C" fn reach(from: u64, words: u32) -> u32 {
+    let end = stack_end(from).or_else(|| {
+        // The way back stands below, in any case.
+        let info = super::obj_info_used(from.wrapping_sub(8)).ok()?;
+        info.base.checked_add(info.bytes)
+    });
+    let there = end.map_or(0, |end| end.saturating_sub(from) / 16 * 2);
+    u64::from(words).min(there) as u32
 }
 
 /// Binds the import whose word stands at `slot` of the data, or ends the thread with a message. A thread without state

@@ -8,7 +8,7 @@ use abi::{Rights, address::PAGE};
 use linker::module::{
     Module,
     format::Part,
-    instance::{self, finish},
+    instance::{self, Runtime, finish},
 };
 
 use super::{heap, viewed};
@@ -48,9 +48,9 @@ impl Segment {
     }
 
     /// Makes the data of a segment that was used before those of a new instance. Cost: all of its bytes.
-    pub(crate) fn renew(&mut self, module: &Module<'_>, table: u64, binder: u64) {
+    pub(crate) fn renew(&mut self, module: &Module<'_>, runtime: Runtime) {
         let at = self.data;
-        self.change(|data| instance::instantiate(module, at, table, binder, data));
+        self.change(|data| instance::instantiate(module, at, runtime, data));
     }
 }
 
@@ -94,7 +94,7 @@ impl Arena {
 
     /// Cuts a segment for a module and fills it: thunks are the module's own frames, made unwritable; the data is the
     /// template with its fix-ups. Cost: two system calls, a page fault for each page of data that is not zero.
-    pub(crate) fn segment(&mut self, module: &Module<'_>, table: u64, binder: u64) -> Result<Segment> {
+    pub(crate) fn segment(&mut self, module: &Module<'_>, runtime: Runtime) -> Result<Segment> {
         if module.keeps_nothing() {
             return Ok(Segment { data: 0, bytes: 0 });
         }
@@ -118,7 +118,7 @@ impl Arena {
                 begin.copy_from_slice(template);
             }
             // The bytes behind are zero: nobody had these pages before.
-            finish(module, data, table, binder, bytes);
+            finish(module, data, runtime, bytes);
         });
         Ok(segment)
     }

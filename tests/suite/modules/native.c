@@ -2,6 +2,8 @@
 #include "../../../abi/golden/gondwana.h"
 #include "../../../modules/rt/rt.h"
 
+#include <stdarg.h>
+
 #define CHECK(what) do { if (!(what)) return __LINE__; } while (0)
 #define LARGE 100000
 #define THREADS 4
@@ -134,6 +136,61 @@ __asm__(".text\n"
 	"	ud2\n"
 	".size bare, . - bare\n");
 
+static uint64_t sum(uint64_t count, ...)
+{
+	va_list list;
+	uint64_t all = 0;
+
+	shared++;
+	va_start(list, count);
+	while (count-- > 0)
+		all = all * 10 + va_arg(list, uint64_t);
+	va_end(list);
+	return all;
+}
+
+/* Has private data, so there is a thunk before it, which copies what stands on the stack. */
+static uint64_t (*volatile pointer)(uint64_t, ...) = sum;
+
+static uint64_t sums(void *with)
+{
+	rt_exit((uint64_t)with + pointer(2, 1UL, 2UL) + pointer(7, 1UL, 2UL, 3UL, 4UL, 5UL, 6UL, 7UL));
+}
+
+static uint64_t sums_here(void)
+{
+	return pointer(0) + pointer(7, 1UL, 2UL, 3UL, 4UL, 5UL, 6UL, 7UL);
+}
+
+/* Calls a function on the stack that ends at an address. */
+uint64_t on_stack(uint64_t end, uint64_t (*call)(void));
+__asm__(".text\n"
+	".globl on_stack\n"
+	".type on_stack, @function\n"
+	"on_stack:\n"
+	"	push %rbp\n"
+	"	mov %rsp, %rbp\n"
+	"	mov %rdi, %rsp\n"
+	"	call *%rsi\n"
+	"	mov %rbp, %rsp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".size on_stack, . - on_stack\n");
+
+/* A variadic function is called where the stack ends: a thunk reads nothing behind it. */
+static int variadic(void)
+{
+	uint64_t thread, status;
+	rt_object stack;
+
+	CHECK((thread = thread_create((uint64_t)bare, (uint64_t)sums)));
+	CHECK(rt_thread_wait(thread, &status) == 0 && status == 16 + 12 + 1234567);
+	CHECK(rt_object_create(3 * 4096, &stack) == 0);
+	for (uint64_t below = 0; below < 1024; below += 16)
+		CHECK(on_stack(stack.base + stack.bytes - below, sums_here) == 1234567);
+	return 0;
+}
+
 /* A thread that the runtime did not start: who needs state is ended by it, who needs none is not. */
 static int foreign(void)
 {
@@ -193,6 +250,8 @@ int main(int count, char **arguments)
 		return modules();
 	if (same(arguments[1], "foreign"))
 		return foreign();
+	if (same(arguments[1], "variadic"))
+		return variadic();
 	if (same(arguments[1], "late"))
 		return late();
 	if (same(arguments[1], "exhausted"))

@@ -26,6 +26,7 @@ use crate::{
 pub const CASES: &[Case] = &[
     case("native/a-c-program-uses-the-runtime", uses),
     case("native/a-thread-without-state-ends", foreign),
+    case("native/a-variadic-call-at-the-end-of-a-stack", variadic),
     case("native/a-panic-in-the-runtime-ends-the-program", exhausted),
     case("native/a-crash-names-the-module", crash),
     case("native/a-callee-does-not-find-its-callers-state", across),
@@ -75,6 +76,10 @@ fn foreign(_: &Setting) -> Outcome {
         ensure!(line == 0, "late: the check in line {line} of native.c failed");
         Ok(())
     })
+}
+
+fn variadic(_: &Setting) -> Outcome {
+    with(&["rt", "counter", "native"], || all_well(&["variadic"]))
 }
 
 fn exhausted(_: &Setting) -> Outcome {

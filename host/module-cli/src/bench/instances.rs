@@ -76,11 +76,11 @@ pub(super) fn instantiate(folder: &Path) -> Result<Vec<Row>, String> {
     // A warm pool: the memory of earlier instances, used again.
     let mut own = vec![0; library.data_bytes as usize];
     let mut importer = vec![0; client.data_bytes as usize];
-    instance::instantiate(&client, 0x1000, 0, 0, &mut importer);
+    instance::instantiate(&client, 0x1000, instance::Runtime::default(), &mut importer);
     let mut times = Vec::new();
     for _ in 0..TIMES {
         let start = Instant::now();
-        instance::instantiate(&library, 0x10_0000, 0, 0, &mut own);
+        instance::instantiate(&library, 0x10_0000, instance::Runtime::default(), &mut own);
         let bound = instance::bind(&client, &mut importer, 0, &library, 0x10_0000, None);
         times.push(start.elapsed().as_nanos() as u64);
         bound.map_err(|fault| fault.to_string())?;

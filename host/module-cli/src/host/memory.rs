@@ -1,6 +1,7 @@
 //! Mapping, calling and looking up: what needs `unsafe`.
 
 use super::{HostError, Task};
+use linker::module::instance::Runtime;
 use std::ffi::{CString, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -218,9 +219,40 @@ pub fn host_symbol(name: &str) -> Option<u64> {
     None
 }
 
-/// The address of the routine that lazy stubs call.
-pub fn binder_address() -> u64 {
-    binder as *const () as u64
+/// What the code of instances of the task at an address needs of it.
+pub fn runtime(table: u64) -> Runtime {
+    Runtime {
+        table,
+        binder: binder as *const () as u64,
+        reach: reach as *const () as u64,
+    }
+}
+
+/// How many of so many words from an address in a caller's frame on can be read: those of its page, and of each further page that the
+/// kernel can read.
+extern "C" fn reach(from: u64, words: u32) -> u32 {
+    let mut end = from.next_multiple_of(PAGE as u64);
+    if end == from && !can_read(from) {
+        return 0;
+    }
+    while end < from + 8 * u64::from(words) && can_read(end) {
+        end += PAGE as u64;
+    }
+    words.min(((end - from) / 8) as u32)
+}
+
+/// Whether there is memory at an address: the kernel refuses the call for its first number, after it has read what
+/// the address leads to. The thread's `errno` stays: a function may be about to tell it.
+fn can_read(address: u64) -> bool {
+    // SAFETY: nothing is written but this thread's `errno`, and what is at the address is only read, by the kernel, which may be
+    // told any.
+    unsafe {
+        let place = libc::__errno_location();
+        let before = place.read();
+        let failed = libc::syscall(libc::SYS_rt_sigprocmask, -1, address as *const c_void, 0, 8);
+        let why = std::mem::replace(&mut *place, before);
+        failed == 0 || why != libc::EFAULT
+    }
 }
 
 extern "C" fn binder(data: u64, slot: u32) {

@@ -2,7 +2,8 @@
 
 use super::super::fault::Fault;
 use super::super::frames::Made;
-use super::super::{relocate, thunk};
+use super::super::relocate;
+use super::super::thunk::{self, Copied};
 use super::Writer;
 use alloc::vec::Vec;
 
@@ -10,12 +11,12 @@ impl Writer<'_> {
     /// The numbers of the thunks in the order in which they lie: those without words first.
     pub(super) fn thunk_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.words.len()).collect();
-        order.sort_by_key(|number| self.words[*number] > 0);
+        order.sort_by_key(|number| self.words[*number] != Copied::NONE);
         order
     }
 
     pub(super) fn thunk_entries(&self, order: &[usize]) -> Vec<u8> {
-        let words: Vec<u32> = order.iter().map(|number| self.words[*number]).collect();
+        let words: Vec<Copied> = order.iter().map(|number| self.words[*number]).collect();
         thunk::entries(&words, self.thunk_entries_at)
     }
 
@@ -29,7 +30,7 @@ impl Writer<'_> {
         let common_end = self.lazy_common + thunk::lazy_common().len() as u32;
         let mut made = Vec::from([Made {
             place: self.lazy_common..common_end,
-            rules: thunk::lazy_rules(),
+            rules: thunk::keeping_rules(),
         }]);
         if relocate::stub_bytes(&self.plan) > 0 {
             made.push(plain(self.stubs_at..stubs_end));

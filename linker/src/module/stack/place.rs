@@ -1,0 +1,294 @@
+//! Where a value travels, by its type: the classification of the AMD64 psABI, section 3.2.3.
+
+use super::{AttributeValue, DEPTH, Decided, Entry, Unit, UnitOffset, broken, dw, is_reference};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Where a value travels: a class for each eight bytes, or the stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Registers(Vec<Class>),
+    Stack { bytes: u64, align: u64 },
+}
+
+/// The class of eight bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Class {
+    Empty,
+    Integer,
+    Vector,
+    /// The upper half of a vector register.
+    VectorUp,
+    X87,
+    X87Up,
+    Memory,
+}
+
+impl Class {
+    /// The class of bytes that two fields share.
+    const fn merge(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Empty, one) | (one, Self::Empty) => one,
+            (Self::Memory, _) | (_, Self::Memory) => Self::Memory,
+            (Self::Integer, _) | (_, Self::Integer) => Self::Integer,
+            (Self::X87, Self::X87) => Self::X87,
+            (Self::X87Up, Self::X87Up) => Self::X87Up,
+            (Self::X87 | Self::X87Up, _) | (_, Self::X87 | Self::X87Up) => Self::Memory,
+            (Self::VectorUp, Self::VectorUp) => Self::VectorUp,
+            _ => Self::Vector,
+        }
+    }
+}
+
+/// A field of a structure.
+struct Member {
+    kind: UnitOffset,
+    /// Its first bit.
+    at: u64,
+    /// How many bits it has, if it is a bit-field.
+    bits: Option<u64>,
+}
+
+/// How a number of 16 bytes is made.
+enum Wide {
+    X87,
+    Quad,
+}
+
+impl Unit<'_> {
+    /// Whether C++ passes the address of objects of this type: copying or destroying them is more than moving bytes.
+    fn is_by_reference(&self, kind: UnitOffset) -> Decided<bool> {
+        let convention = self
+            .strip(kind)?
+            .and_then(|entry| entry.attr_value(dw::DW_AT_calling_convention));
+        Ok(convention == Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)))
+    }
+
+    /// Where a parameter or, with `result`, a result of this type travels.
+    pub(super) fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
+        if self.is_by_reference(kind)? {
+            return Ok(if result {
+                Place::Stack { bytes: 8, align: 8 }
+            } else {
+                Place::Registers(vec![Class::Integer])
+            });
+        }
+        let size = self.size(kind, DEPTH)?;
+        let on_stack = || {
+            let align = self.align(kind, DEPTH)?;
+            Ok(Place::Stack { bytes: size, align })
+        };
+        if size > 16 {
+            // A complex long double alone is the only such result in registers, those of the x87.
+            let complex = self.strip(kind)?.is_some_and(|entry| is_complex(&entry));
+            return if result && complex {
+                Ok(Place::Registers(Vec::new()))
+            } else {
+                on_stack()
+            };
+        }
+        let mut classes = vec![Class::Empty; size.div_ceil(8) as usize];
+        self.classify(kind, 0, &mut classes, DEPTH)?;
+        for part in 0..classes.len() {
+            let before = part.checked_sub(1).map(|part| classes[part]);
+            match classes[part] {
+                Class::Memory => return on_stack(),
+                Class::X87Up if before != Some(Class::X87) => return on_stack(),
+                Class::VectorUp if before != Some(Class::Vector) => classes[part] = Class::Vector,
+                _ => {}
+            }
+        }
+        // A parameter lies on the stack, a result in the registers of the x87.
+        match classes.contains(&Class::X87) {
+            true if result => Ok(Place::Registers(Vec::new())),
+            true => on_stack(),
+            false => Ok(Place::Registers(classes)),
+        }
+    }
+
+    pub(super) fn align(&self, kind: UnitOffset, depth: u32) -> Decided<u64> {
+        let Some(entry) = self.strip(kind)? else { return Ok(1) };
+        if depth == 0 {
+            return Err(broken(()));
+        }
+        if let Some(align) = entry.attr_value(dw::DW_AT_alignment).and_then(|one| one.udata_value()) {
+            return Ok(align.max(1));
+        }
+        match entry.tag() {
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                let (mut align, mut packed) = (1, false);
+                self.members(&entry, |member| {
+                    let own = self.align(member.kind, depth - 1)?;
+                    packed |= member.bits.is_none() && !(member.at / 8).is_multiple_of(own);
+                    align = align.max(own);
+                    Ok(())
+                })?;
+                // That a structure is packed is seen only where it matters to one of its fields or to its length.
+                packed |= !self.size(kind, depth)?.is_multiple_of(align);
+                Ok(if packed { 1 } else { align })
+            }
+            // Vectors are aligned to their size and travel in registers that not every processor has.
+            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
+            dw::DW_TAG_array_type => match self.reference(&entry, dw::DW_AT_type) {
+                Some(element) => self.align(element, depth - 1),
+                None => Err(broken(())),
+            },
+            _ => {
+                let size = self.size(kind, depth)?;
+                let size = if is_complex(&entry) { size / 2 } else { size };
+                Ok(size.clamp(1, 16))
+            }
+        }
+    }
+
+    /// Calls `each` with every field.
+    fn members(&self, entry: &Entry<'_>, mut each: impl FnMut(&Member) -> Decided<()>) -> Decided<()> {
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(entry.offset()))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        while let Some(child) = children.next().map_err(broken)? {
+            self.look()?;
+            let child = child.entry();
+            if !matches!(child.tag(), dw::DW_TAG_member | dw::DW_TAG_inheritance) {
+                continue;
+            }
+            let value = |name| child.attr_value(name).and_then(|one| one.udata_value());
+            if child.tag() == dw::DW_TAG_member && value(dw::DW_AT_external).is_some() {
+                continue;
+            }
+            let byte = value(dw::DW_AT_data_member_location).unwrap_or(0);
+            let mut at = byte.checked_mul(8).ok_or_else(|| broken(()))?;
+            let bits = value(dw::DW_AT_bit_size);
+            if let Some(first) = value(dw::DW_AT_data_bit_offset) {
+                at = first;
+            } else if let (Some(bits), Some(from_top)) = (bits, value(dw::DW_AT_bit_offset)) {
+                // DWARF 3 counts from the highest bit of a unit of so many bytes.
+                let unit = value(dw::DW_AT_byte_size).unwrap_or(8).saturating_mul(8);
+                at = at.saturating_add(unit).saturating_sub(from_top.saturating_add(bits));
+            }
+            if let Some(kind) = self.reference(child, dw::DW_AT_type) {
+                each(&Member { kind, at, bits })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Classifies the eight-byte parts of a type of at most 16 bytes that begins at a bit.
+    fn classify(&self, kind: UnitOffset, at: u64, classes: &mut [Class], depth: u32) -> Decided<()> {
+        let Some(entry) = self.strip(kind)? else {
+            return Ok(());
+        };
+        if depth == 0 {
+            return Err(broken(()));
+        }
+        let size = self.size(kind, depth)?;
+        match entry.tag() {
+            dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
+            dw::DW_TAG_array_type => {
+                let element = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
+                let each = self.size(element, depth - 1)?;
+                let count = size.checked_div(each).unwrap_or(0);
+                // At most 16 elements: the whole has at most 16 bytes.
+                for index in 0..count.min(16) {
+                    let first = (index * each).saturating_mul(8);
+                    self.classify(element, at.saturating_add(first), classes, depth - 1)?;
+                }
+                Ok(())
+            }
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                let by_reference = AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference);
+                if entry.attr_value(dw::DW_AT_calling_convention) == Some(by_reference) {
+                    return Err("an object passed by reference".to_string());
+                }
+                self.members(&entry, |member| {
+                    let first = at.saturating_add(member.at);
+                    match member.bits {
+                        Some(bits) => put(classes, first, bits, &[Class::Integer]),
+                        None => self.classify(member.kind, first, classes, depth - 1)?,
+                    }
+                    Ok(())
+                })
+            }
+            _ => {
+                let class = self.class_of_number(&entry, size)?;
+                let whole = if is_complex(&entry) { size / 2 } else { size };
+                // A field that its own type does not align goes to memory, and the whole with it.
+                let aligned = (at / 8).is_multiple_of(whole.clamp(1, 16));
+                put(
+                    classes,
+                    at,
+                    size.saturating_mul(8),
+                    if aligned { class } else { &[Class::Memory] },
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// The classes of what has no parts; the last counts for the rest.
+    fn class_of_number(&self, entry: &Entry<'_>, size: u64) -> Decided<&'static [Class]> {
+        if is_reference(entry) || matches!(entry.tag(), dw::DW_TAG_enumeration_type | dw::DW_TAG_ptr_to_member_type) {
+            return Ok(&[Class::Integer]);
+        }
+        if entry.tag() != dw::DW_TAG_base_type {
+            return Err(format!("a parameter of kind {}", entry.tag()));
+        }
+        let encoding = match entry.attr_value(dw::DW_AT_encoding) {
+            Some(AttributeValue::Encoding(encoding)) => Some(encoding),
+            _ => None,
+        };
+        Ok(match encoding {
+            Some(dw::DW_ATE_float) if size == 16 => match self.wide(entry)? {
+                Wide::X87 => &[Class::X87, Class::X87Up],
+                Wide::Quad => &[Class::Vector, Class::VectorUp],
+            },
+            Some(dw::DW_ATE_decimal_float) if size == 16 => &[Class::Vector, Class::VectorUp],
+            Some(dw::DW_ATE_float | dw::DW_ATE_decimal_float | dw::DW_ATE_complex_float) => &[Class::Vector],
+            _ => &[Class::Integer],
+        })
+    }
+
+    /// What a number of 16 bytes with a fraction is, which only its name says.
+    fn wide(&self, entry: &Entry<'_>) -> Decided<Wide> {
+        let string = |at: usize| self.strings.get(at..).unwrap_or_default();
+        let name = match entry.attr_value(dw::DW_AT_name) {
+            Some(AttributeValue::String(name)) => name.slice(),
+            Some(AttributeValue::DebugStrRef(at)) => string(at.0),
+            // clang numbers its strings.
+            Some(AttributeValue::DebugStrOffsetsIndex(index)) => {
+                let at = index.0.saturating_mul(4).saturating_add(self.string_base.get());
+                let offset = self.string_offsets.get(at..).and_then(<[u8]>::first_chunk);
+                offset.map_or(&[][..], |offset| string(u32::from_le_bytes(*offset) as usize))
+            }
+            _ => &[],
+        };
+        match name.split(|byte| *byte == 0).next() {
+            Some(b"long double" | b"__float80" | b"_Float64x") => Ok(Wide::X87),
+            Some(b"_Float128" | b"__float128") => Ok(Wide::Quad),
+            _ => Err("a number of 16 bytes".to_string()),
+        }
+    }
+}
+
+/// A number of two parts.
+fn is_complex(entry: &Entry<'_>) -> bool {
+    let complex = [dw::DW_ATE_complex_float, COMPLEX_INTEGER];
+    matches!(entry.attr_value(dw::DW_AT_encoding), Some(AttributeValue::Encoding(one)) if complex.contains(&one))
+}
+
+/// What gcc writes for a complex number of integers (`DW_ATE_lo_user`).
+const COMPLEX_INTEGER: gimli::DwAte = dw::DW_ATE_lo_user;
+
+/// Merges the classes of `bits` bits from `at` on. A field may say that it is larger than the whole.
+fn put(classes: &mut [Class], at: u64, bits: u64, with: &[Class]) {
+    let end = at.saturating_add(bits).div_ceil(64).min(classes.len() as u64);
+    for (index, part) in (at / 64..end).enumerate() {
+        if let (Some(slot), Some(class)) = (classes.get_mut(part as usize), with.get(index).or(with.last())) {
+            *slot = slot.merge(*class);
+        }
+    }
+}
