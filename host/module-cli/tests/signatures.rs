@@ -106,7 +106,13 @@ fn link(folder: &Path, name: &str, exports: &[String], imports: &str, objects: &
             }
             Err(MakeError::Link(faults)) => {
                 for fault in faults {
-                    assert_eq!(fault.cause, Cause::RegisterTaken, "{}: {fault}", folder.display());
+                    // clang cannot leave the data register alone, and has a way of its own with some structures.
+                    let other = matches!(&fault.cause, Cause::StackParameter(why) if why.contains("clang passes"));
+                    assert!(
+                        other || fault.cause == Cause::RegisterTaken,
+                        "{}: {fault}",
+                        folder.display()
+                    );
                     assert!(left_out.insert(fault.symbol.clone()), "{fault}");
                 }
             }
@@ -142,42 +148,20 @@ fn batch(seed: u64, index: usize, count: usize) -> usize {
         "host.md",
         "[MODULE]\nname host\nversion 1\n[EXPORTS]\nreport\nfrom_outside\nmemcpy\nmemset\n",
     );
-    let library_flags: Vec<&str> = if way.library == "clang" {
-        CLANG_FLAGS.to_vec()
-    } else {
-        module_cli::GCC_FLAGS.to_vec()
+    let build = |compiler: &str, more: &[&str], source: &str, output: &str| {
+        compile(compiler, &way, more, &folder, source, output);
     };
-    let module = |flags: &[&'static str]| [&["-c"], flags].concat();
-    let library_flags: Vec<&str> = [&["-c"], library_flags.as_slice()].concat();
-    compile(way.library, &way, &library_flags, &folder, "library.c", "library.o");
+    let module = |compiler: &str| match compiler {
+        "clang" => [&["-c"], CLANG_FLAGS.as_slice()].concat(),
+        _ => [&["-c"], module_cli::GCC_FLAGS.as_slice()].concat(),
+    };
+    build(way.library, &module(way.library), "library.c", "library.o");
     let mut left_out = link(&folder, "library", &batch.exports(), "host.md\n", "library.o\n");
     assert!(left_out.is_empty() || way.library == "clang", "{left_out:?}");
-    compile(
-        way.shared,
-        &way,
-        &["-shared", "-fPIC"],
-        &folder,
-        "shared.c",
-        "shared.so",
-    );
-    compile(
-        way.library,
-        &way,
-        &["-c", "-fPIC"],
-        &folder,
-        "library.c",
-        "library-native.o",
-    );
+    build(way.shared, &["-shared", "-fPIC"], "shared.c", "shared.so");
     loop {
         write("client.c", &batch.client(&left_out));
-        compile(
-            "gcc",
-            &way,
-            &module(&module_cli::GCC_FLAGS),
-            &folder,
-            "client.c",
-            "client.o",
-        );
+        build("gcc", &module("gcc"), "client.c", "client.o");
         let exports = ["start".to_string()];
         let none = link(&folder, "client", &exports, "library.md\nhost.md\n", "client.o\n");
         assert!(none.is_empty(), "{none:?}");
@@ -191,10 +175,11 @@ fn batch(seed: u64, index: usize, count: usize) -> usize {
             break;
         }
         // The same without modules: what fails there is between the compilers.
-        compile("gcc", &way, &["-c", "-fPIC"], &folder, "client.c", "client-native.o");
+        build(way.library, &["-c", "-fPIC"], "library.c", "library-native.o");
+        build("gcc", &["-c", "-fPIC"], "client.c", "client-native.o");
         write("main.c", "int start(void);\nint main(void) { return start(); }\n");
         let objects = ["library-native.o", "client-native.o", "./shared.so"];
-        compile("gcc", &way, &objects, &folder, "main.c", "native");
+        build("gcc", &objects, "main.c", "native");
         let native = failures(Command::new(folder.join("native")).current_dir(&folder));
         let place = format!(
             "seed {seed}, batch {index}, {} and {} {:?}, {}",

@@ -61,7 +61,7 @@ const LITTLE: LittleEndian = LittleEndian;
 const DEPTH: u32 = 32;
 /// Types and members that are looked at for one function before it is given up: a structure with two members of its own
 /// type would have 2^[`DEPTH`] of them.
-const TYPES_MAX: u32 = 4096;
+const TYPES_MAX: u32 = 1 << 15;
 
 /// The parameters of all functions of a file, by section and byte; empty without debug information. Damaged
 /// debug information is as good as none.
@@ -90,6 +90,7 @@ pub(super) fn read(
             strings: &strings,
             string_offsets: &string_offsets,
             string_base: Cell::new(8),
+            of_clang: Cell::new(false),
             ranges: &ranges,
             range_lists: &range_lists,
             locations: &locations,
@@ -148,6 +149,8 @@ struct Unit<'a> {
     string_offsets: &'a [u8],
     /// Where those of the unit begin.
     string_base: Cell<usize>,
+    /// Whether clang wrote the unit.
+    of_clang: Cell<bool>,
     ranges: &'a [u8],
     range_lists: &'a [u8],
     locations: &'a [u8],
@@ -174,6 +177,8 @@ impl Unit<'_> {
                 if let Some(AttributeValue::DebugStrOffsetsBase(at)) = entry.attr_value(dw::DW_AT_str_offsets_base) {
                     self.string_base.set(at.0);
                 }
+                let producer = self.string(entry, dw::DW_AT_producer);
+                self.of_clang.set(producer.windows(5).any(|part| part == b"clang"));
             }
             if entry.tag() != dw::DW_TAG_subprogram {
                 continue;
@@ -519,6 +524,7 @@ mod tests {
             strings: &[],
             string_offsets: &[],
             string_base: Cell::new(8),
+            of_clang: Cell::new(false),
             ranges: &[],
             range_lists: &[],
             locations: &[],

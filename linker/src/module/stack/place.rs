@@ -58,17 +58,94 @@ enum Wide {
 }
 
 impl Unit<'_> {
-    /// Whether C++ passes the address of objects of this type: copying or destroying them is more than moving bytes.
-    fn is_by_reference(&self, kind: UnitOffset) -> Decided<bool> {
-        let convention = self
-            .strip(kind)?
-            .and_then(|entry| entry.attr_value(dw::DW_AT_calling_convention));
-        Ok(convention == Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)))
+    /// Whether C++ passes the address of objects of this type, because copying or destroying them is more than moving bytes
+    /// (Itanium C++ ABI, 3.1.2.3). clang says so. From gcc it follows: the type, a base or a field has a destructor or a
+    /// copying constructor that somebody wrote, or something virtual.
+    fn is_by_reference(&self, kind: UnitOffset, depth: u32) -> Decided<bool> {
+        let Some(entry) = self.strip(kind)? else {
+            return Ok(false);
+        };
+        if depth == 0 {
+            return Err(broken(()));
+        }
+        match entry.attr_value(dw::DW_AT_calling_convention) {
+            Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference)) => return Ok(true),
+            Some(AttributeValue::CallingConvention(dw::DW_CC_pass_by_value)) => return Ok(false),
+            _ => {}
+        }
+        match entry.tag() {
+            dw::DW_TAG_array_type => {
+                let element = self.reference(&entry, dw::DW_AT_type).ok_or_else(|| broken(()))?;
+                return self.is_by_reference(element, depth - 1);
+            }
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {}
+            _ => return Ok(false),
+        }
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(entry.offset()))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        while let Some(node) = children.next().map_err(broken)? {
+            self.look()?;
+            let child = node.entry().clone();
+            let of_objects = child.attr(dw::DW_AT_external).is_none();
+            let by_reference = match child.tag() {
+                _ if child.attr(dw::DW_AT_virtuality).is_some() => true,
+                dw::DW_TAG_subprogram => {
+                    self.string(&child, dw::DW_AT_name).starts_with(b"~") || self.copies(&child, entry.offset())?
+                }
+                dw::DW_TAG_member if !of_objects => false,
+                dw::DW_TAG_member | dw::DW_TAG_inheritance => match self.reference(&child, dw::DW_AT_type) {
+                    Some(kind) => self.is_by_reference(kind, depth - 1)?,
+                    None => false,
+                },
+                _ => false,
+            };
+            // What the compiler wrote itself follows from bases and fields.
+            let own = [dw::DW_AT_defaulted, dw::DW_AT_deleted, dw::DW_AT_artificial];
+            let own = child.tag() == dw::DW_TAG_subprogram && own.iter().any(|one| child.attr(*one).is_some());
+            if by_reference && (!own || child.attr(dw::DW_AT_virtuality).is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a function of a class is a constructor that copies or moves: it takes a reference to another object of the
+    /// class, and nothing else.
+    fn copies(&self, function: &Entry<'_>, class: UnitOffset) -> Decided<bool> {
+        let mut tree = self
+            .header
+            .entries_tree(&self.abbreviations, Some(function.offset()))
+            .map_err(broken)?;
+        let mut children = tree.root().map_err(broken)?.children();
+        let mut others = 0;
+        let mut copied = false;
+        while let Some(node) = children.next().map_err(broken)? {
+            self.look()?;
+            let child = node.entry();
+            if child.tag() != dw::DW_TAG_formal_parameter || child.attr(dw::DW_AT_artificial).is_some() {
+                continue;
+            }
+            others += 1;
+            let Some(kind) = self.reference(child, dw::DW_AT_type) else {
+                continue;
+            };
+            let Some(kind) = self.strip(kind)? else { continue };
+            if matches!(kind.tag(), dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type)
+                && let Some(to) = self.reference(&kind, dw::DW_AT_type)
+            {
+                copied |= self.strip(to)?.is_some_and(|to| to.offset() == class);
+            }
+        }
+        // An assignment takes the same, but gives something back.
+        Ok(others == 1 && copied && function.attr(dw::DW_AT_type).is_none())
     }
 
     /// Where a parameter or, with `result`, a result of this type travels.
     pub(super) fn place(&self, kind: UnitOffset, result: bool) -> Decided<Place> {
-        if self.is_by_reference(kind)? {
+        if self.is_by_reference(kind, DEPTH)? {
             return Ok(if result {
                 Place::Stack { bytes: 8, align: 8 }
             } else {
@@ -200,10 +277,6 @@ impl Unit<'_> {
                 Ok(())
             }
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                let by_reference = AttributeValue::CallingConvention(dw::DW_CC_pass_by_reference);
-                if entry.attr_value(dw::DW_AT_calling_convention) == Some(by_reference) {
-                    return Err("an object passed by reference".to_string());
-                }
                 self.members(&entry, |member| {
                     let first = at.saturating_add(member.at);
                     match member.bits {
@@ -214,7 +287,7 @@ impl Unit<'_> {
                 })
             }
             _ => {
-                let class = self.class_of_number(&entry, size)?;
+                let class = self.class_of_number(&entry, size, depth < DEPTH)?;
                 let whole = if is_complex(&entry) { size / 2 } else { size };
                 // A field that its own type does not align goes to memory, and the whole with it.
                 let aligned = (at / 8).is_multiple_of(whole.clamp(1, 16));
@@ -229,8 +302,8 @@ impl Unit<'_> {
         }
     }
 
-    /// The classes of what has no parts; the last counts for the rest.
-    fn class_of_number(&self, entry: &Entry<'_>, size: u64) -> Decided<&'static [Class]> {
+    /// The classes of what has no parts, alone or `within` something; the last counts for the rest.
+    fn class_of_number(&self, entry: &Entry<'_>, size: u64, within: bool) -> Decided<&'static [Class]> {
         if is_reference(entry) || matches!(entry.tag(), dw::DW_TAG_enumeration_type | dw::DW_TAG_ptr_to_member_type) {
             return Ok(&[Class::Integer]);
         }
@@ -244,6 +317,9 @@ impl Unit<'_> {
         Ok(match encoding {
             Some(dw::DW_ATE_float) if size == 16 => match self.wide(entry)? {
                 Wide::X87 => &[Class::X87, Class::X87Up],
+                Wide::Quad if self.of_clang.get() && within => {
+                    return Err("a structure with a __float128, which clang passes on the stack".to_string());
+                }
                 Wide::Quad => &[Class::Vector, Class::VectorUp],
             },
             Some(dw::DW_ATE_decimal_float) if size == 16 => &[Class::Vector, Class::VectorUp],
@@ -252,10 +328,10 @@ impl Unit<'_> {
         })
     }
 
-    /// What a number of 16 bytes with a fraction is, which only its name says.
-    fn wide(&self, entry: &Entry<'_>) -> Decided<Wide> {
+    /// A text of an entry, such as its name; empty if it has none.
+    pub(super) fn string<'a>(&'a self, entry: &'a Entry<'_>, which: dw::DwAt) -> &'a [u8] {
         let string = |at: usize| self.strings.get(at..).unwrap_or_default();
-        let name = match entry.attr_value(dw::DW_AT_name) {
+        let text = match entry.attr_value(which) {
             Some(AttributeValue::String(name)) => name.slice(),
             Some(AttributeValue::DebugStrRef(at)) => string(at.0),
             // clang numbers its strings.
@@ -266,9 +342,14 @@ impl Unit<'_> {
             }
             _ => &[],
         };
-        match name.split(|byte| *byte == 0).next() {
-            Some(b"long double" | b"__float80" | b"_Float64x") => Ok(Wide::X87),
-            Some(b"_Float128" | b"__float128") => Ok(Wide::Quad),
+        text.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    /// What a number of 16 bytes with a fraction is, which only its name says.
+    fn wide(&self, entry: &Entry<'_>) -> Decided<Wide> {
+        match self.string(entry, dw::DW_AT_name) {
+            b"long double" | b"__float80" | b"_Float64x" => Ok(Wide::X87),
+            b"_Float128" | b"__float128" => Ok(Wide::Quad),
             _ => Err("a number of 16 bytes".to_string()),
         }
     }
