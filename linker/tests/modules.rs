@@ -555,7 +555,7 @@ fn changed_debug_information_never_panics() {
             Ok(Ok(_)) => linked += 1,
             Ok(Err(faults)) => {
                 changed += 1;
-                let about_words = |cause: &Cause| matches!(cause, Cause::StackUnknown | Cause::StackParameter(_));
+                let about_words = |cause: &Cause| matches!(cause, Cause::StackUnknown(_) | Cause::StackParameter(_));
                 assert!(
                     faults.iter().all(|fault| about_words(&fault.cause)),
                     "{:?}",

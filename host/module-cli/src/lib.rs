@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Flags of gcc for objects that become modules: the data register is left alone, code is position-independent
 /// with calls to others through a table, their variables too; equal functions are not folded, because debug
-/// information then has only one of them; debug information says how arguments are passed. The name that is defined
-/// is for headers of inline calls, which do nothing elsewhere.
-pub const GCC_FLAGS: [&str; 10] = [
+/// information then has only one of them; a stack protector would need storage of the thread; debug information says how arguments
+/// are passed. The name that is defined is for headers of inline calls, which do nothing elsewhere. The folder has headers that leave the data register alone.
+pub const GCC_FLAGS: [&str; 12] = [
     "-ffixed-rbx",
     "-fpie",
     "-fno-plt",
@@ -27,8 +27,10 @@ pub const GCC_FLAGS: [&str; 10] = [
     "-ffunction-sections",
     "-fdata-sections",
     "-fno-ipa-icf",
+    "-fno-stack-protector",
     "-g",
     "-D__gond_module__",
+    concat!("-isystem", env!("CARGO_MANIFEST_DIR"), "/../../bench/link/include"),
 ];
 
 const HELP: &str = "\

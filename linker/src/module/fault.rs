@@ -55,8 +55,10 @@ pub enum Cause {
     SymbolKind,
     /// A distance between instance data and shared text, which is not constant.
     NotConstant(u32),
-    /// How many words of arguments the function takes from the stack is not known.
-    StackUnknown,
+    /// Compiled in a way that a module cannot have; the text says which, and what to do.
+    Compiled(&'static str),
+    /// How many words of arguments the function takes from the stack is not known; the text says why.
+    StackUnknown(Unknown),
     /// A parameter whose place cannot be told.
     StackParameter(String),
     /// The description says so many words, the debug information others.
@@ -91,6 +93,18 @@ pub enum Cause {
     Unwinding(String),
     /// No room left in the window of modules.
     WindowFull,
+}
+
+/// Why debug information says nothing about a function.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Unknown {
+    /// There is none of it.
+    #[default]
+    NotThere,
+    /// It is compressed.
+    Compressed,
+    /// It is in another file.
+    Elsewhere,
 }
 
 impl Fault {
@@ -215,7 +229,7 @@ impl fmt::Display for Cause {
                 "a variable of another module is accessed directly: compile with -mno-direct-extern-access",
             ),
             Self::RegisterTaken => f.write_str(
-                "the function needs its module's data and uses rbx for something else: compile with -ffixed-rbx",
+                "the function needs its module's data and uses rbx for something else: compile with -ffixed-rbx, and keep assembly that needs rbx in a function of its own",
             ),
             Self::Undecodable => f.write_str(
                 "the function needs its module's data and cannot be read as instructions to its end: keep data out of text",
@@ -228,8 +242,15 @@ impl fmt::Display for Cause {
                 relocation(f, *kind)?;
                 f.write_str(" between private data and shared text: the distance differs for each instance")
             }
-            Self::StackUnknown => f.write_str(
-                "how many words of arguments it takes from the stack is unknown: compile with -g -fno-ipa-icf or write 'stack=N' after it in the description",
+            Self::Compiled(how) => f.write_str(how),
+            Self::StackUnknown(why) => write!(
+                f,
+                "how many words of arguments it takes from the stack is unknown: {} or write 'stack=N' after it in the description",
+                match why {
+                    Unknown::NotThere => "compile with -g -fno-ipa-icf",
+                    Unknown::Compressed => "the debug information is compressed; compile with -gz=none",
+                    Unknown::Elsewhere => "the debug information is in another file (.dwo); compile with -gno-split-dwarf",
+                }
             ),
             Self::StackParameter(what) => write!(f, "a parameter cannot be passed to another module: {what}"),
             Self::StackLie { said, found } => write!(

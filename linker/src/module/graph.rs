@@ -154,6 +154,16 @@ impl Graph {
                 }
             }
         }
+        // A linker set is in one place: one private section makes all of it private.
+        for set in symbols.sets() {
+            let nodes: Vec<Node> = set
+                .iter()
+                .filter_map(|&(file, section)| self.node(file, section, 0))
+                .collect();
+            for (index, &node) in nodes.iter().enumerate() {
+                users[node].push(nodes[(index + 1) % nodes.len()]);
+            }
+        }
         while let Some(node) = work.pop() {
             for &user in &users[node] {
                 if self.private[user].is_none() {

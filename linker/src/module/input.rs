@@ -2,7 +2,7 @@
 //! on: sections that will be in memory, symbols, relocations, and how functions are left. Everything else is left
 //! behind; debug information is asked once, for the arguments that functions take from the stack.
 
-use super::fault::{Cause, Fault};
+use super::fault::{Cause, Fault, Unknown};
 use super::format::MODULE_BYTES_MAX;
 use super::frames::{self, Frames};
 use super::stack::{self, Parameters};
@@ -112,12 +112,24 @@ pub struct Input {
     pub symbols: Vec<Symbol>,
     /// The parameters of the functions that have debug information, by section and byte.
     pub stack: BTreeMap<(usize, u64), Parameters>,
+    /// Why the others have none.
+    pub debug: Unknown,
     /// How functions are left.
     pub frames: Frames,
 }
 
 fn damaged(file: &str) -> impl Fn(object::read::Error) -> Fault + '_ {
     move |error| Fault::file(file, Cause::Damaged(error.to_string()))
+}
+
+/// What is said of objects that hold a compiler's own language instead of instructions.
+const NO_CODE: &str = "it has no machine code (-flto): compile with -fno-lto or with -ffat-lto-objects";
+/// What is said of functions that only a linker of the host would have called.
+const NOT_CALLED: &str = "nobody would call the functions that it names: use .init_array and .fini_array";
+
+/// Whether the bytes begin like LLVM's language, alone or wrapped.
+fn is_bitcode(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"BC\xc0\xde") || bytes.starts_with(&[0xde, 0xc0, 0x17, 0x0b])
 }
 
 /// Whether the bytes begin like an archive.
@@ -136,8 +148,12 @@ pub fn members<'a>(file: &str, bytes: &'a [u8]) -> Result<Vec<(String, &'a [u8])
         let member = member.map_err(damaged(file))?;
         let data = member.data(bytes).map_err(damaged(file))?;
         // Rust's libraries carry metadata beside their objects.
+        let name = || format!("{file}({})", String::from_utf8_lossy(member.name()));
+        if is_bitcode(data) {
+            return Err(Fault::file(&name(), Cause::Compiled(NO_CODE)));
+        }
         if data.starts_with(b"\x7fELF") {
-            result.push((format!("{file}({})", String::from_utf8_lossy(member.name())), data));
+            result.push((name(), data));
         }
     }
     Ok(result)
@@ -164,6 +180,9 @@ pub(super) type Tables<'a> = (&'a Header, SectionTable<'a, Header>, SymbolTable<
 /// The header and the tables of a relocatable file.
 pub(super) fn tables<'a>(file: &str, bytes: &'a [u8]) -> Result<Tables<'a>, Fault> {
     let refuse = |error: object::read::Error| Fault::file(file, Cause::NotRelocatable(error.to_string()));
+    if is_bitcode(bytes) {
+        return Err(Fault::file(file, Cause::Compiled(NO_CODE)));
+    }
     let header = Header::parse(bytes).map_err(refuse)?;
     header.endian().map_err(refuse).map(|_: LittleEndian| ())?;
     if header.e_machine(LITTLE) != elf::EM_X86_64 {
@@ -192,6 +211,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
         sections: Vec::new(),
         symbols: Vec::new(),
         stack: BTreeMap::new(),
+        debug: Unknown::NotThere,
         frames: Frames::default(),
     };
     for section in table.iter() {
@@ -212,7 +232,7 @@ pub fn read(file: &str, bytes: &[u8], seen: &mut BTreeSet<String>) -> Result<Inp
     drop_groups(&mut input, &table, bytes, seen)?;
     read_relocations(&mut input, &table, bytes)?;
     frames::read(&mut input)?;
-    input.stack = stack::read(&input, &table, bytes);
+    (input.stack, input.debug) = stack::read(&input, &table, bytes);
     Ok(input)
 }
 
@@ -224,6 +244,7 @@ fn read_section(
 ) -> Result<Section, Fault> {
     let flags = section.sh_flags(LITTLE);
     let has = |flag: u32| flags & u64::from(flag) != 0;
+    refuse_section(&name, section, bytes).map_err(|how| Fault::file(file, Cause::Compiled(how)).at(&name, 0))?;
     let kind = match section.sh_type(LITTLE) {
         _ if !has(elf::SHF_ALLOC) || section.sh_size(LITTLE) == 0 => Kind::None,
         _ if has(elf::SHF_TLS) => {
@@ -264,6 +285,29 @@ fn read_section(
         data,
         relocations: Vec::new(),
     })
+}
+
+/// Sections that say how a file was compiled, if a module cannot have that.
+fn refuse_section(name: &str, section: &elf::SectionHeader64<LittleEndian>, bytes: &[u8]) -> Result<(), &'static str> {
+    let has = |flag: u32| section.sh_flags(LITTLE) & u64::from(flag) != 0;
+    // gcc's own header of such a file, whose fifth byte says whether there is nothing else.
+    let slim = || section.data(LITTLE, bytes).ok()?.get(4).map(|slim| *slim != 0);
+    let executed = matches!(name, ".init" | ".fini" | ".ctors" | ".dtors")
+        || name.starts_with(".ctors.")
+        || name.starts_with(".dtors.");
+    if name == ".note.GNU-stack" && has(elf::SHF_EXECINSTR) {
+        Err(
+            "it needs an executable stack, which no task has: the address of a nested function is taken, or assembly asks for it",
+        )
+    } else if name.starts_with(".gnu.lto_.lto.") && slim() != Some(false) {
+        Err(NO_CODE)
+    } else if section.sh_type(LITTLE) == elf::SHT_PREINIT_ARRAY
+        || has(elf::SHF_ALLOC) && section.sh_size(LITTLE) > 0 && executed
+    {
+        Err(NOT_CALLED)
+    } else {
+        Ok(())
+    }
 }
 
 fn read_symbol(

@@ -293,7 +293,8 @@ impl Writer<'_> {
         self.lay_out_text(&mut cursor)?;
         let read_only = cursor.take(0, PAGE)?;
         let shared = |graph: &Graph, node: Node| graph.private[node].is_none();
-        for (node, &(file, section)) in self.world.graph.places.iter().enumerate() {
+        for node in self.in_order() {
+            let (file, section) = self.world.graph.places[node];
             let here = &self.world.inputs[file].sections[section];
             if here.kind == Kind::ReadOnly && shared(self.world.graph, node) {
                 self.layout.seats[file][section] = Seat::Shared(cursor.take(here.bytes, here.align)?);
@@ -335,6 +336,30 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// The nodes as they are laid out: those of a linker set one behind the other.
+    fn in_order(&self) -> Vec<Node> {
+        let graph = self.world.graph;
+        let sets: Vec<Vec<Node>> = self
+            .world
+            .symbols
+            .sets()
+            .map(|set| {
+                set.iter()
+                    .filter_map(|&(file, section)| graph.node(file, section, 0))
+                    .collect()
+            })
+            .collect();
+        let mut order = Vec::with_capacity(graph.places.len());
+        for node in 0..graph.places.len() {
+            match sets.iter().find(|set| set.contains(&node)) {
+                Some(set) if set.first() == Some(&node) => order.extend(set),
+                Some(_) => {}
+                None => order.push(node),
+            }
+        }
+        order
+    }
+
     /// The data: header, descriptors, private words, then what has addresses in it, so that few pages differ
     /// between instances, then the rest, then zero.
     fn lay_out_data(&mut self) -> Result<(), Fault> {
@@ -362,13 +387,16 @@ impl Writer<'_> {
         let graph = self.world.graph;
         let mut init: Vec<(&str, usize, usize)> = Vec::new();
         let mut groups: [Vec<(usize, usize)>; 3] = Default::default();
-        for (node, &(file, section)) in graph.places.iter().enumerate() {
+        for node in self.in_order() {
+            let (file, section) = graph.places[node];
+            let of_set = self.world.symbols.sets().any(|set| set.contains(&(file, section)));
             let here = &inputs[file].sections[section];
             let group = match here.kind {
                 Kind::Init => {
                     init.push((&here.name, file, section));
                     continue;
                 }
+                Kind::Zero | Kind::Data | Kind::ReadOnly if of_set && graph.private[node].is_some() => 0,
                 Kind::Zero => 2,
                 Kind::Data | Kind::ReadOnly if graph.private[node].is_some() => {
                     usize::from(here.relocations.is_empty())

@@ -109,6 +109,11 @@ pub struct World<'a> {
 
 type Fill<T> = Result<T, Cause>;
 
+/// The function has a stack protector.
+const PROTECTED: Cause = Cause::Compiled(
+    "a stack protector reads a thread's own storage, which a module does not have: compile with -fno-stack-protector",
+);
+
 impl World<'_> {
     fn fault(&self, file: usize, section: usize, relocation: &Relocation, cause: Cause) -> Fault {
         let input = &self.inputs[file];
@@ -178,6 +183,18 @@ impl World<'_> {
         let mut data = None;
         self.uses(|file, section, one, relocation| {
             let target = self.target(file, section, one, relocation);
+            let protector = relocation.is_some_and(|one| {
+                let name = &self.inputs[file].symbols[one.symbol].name;
+                name.starts_with("__stack_chk_") || name == "__intel_security_cookie"
+            });
+            if protector {
+                let node = self.graph.node(file, section, one.at);
+                let name = node.map_or_else(Default::default, |node| self.graph.name(self.inputs, node));
+                let here = &self.inputs[file];
+                let fault = Fault::file(&here.file, PROTECTED).about(&name);
+                faults.push(fault.at(&here.sections[section].name, one.at));
+                return;
+            }
             let done = match one.form {
                 // A word has no parts: nobody names a place behind one.
                 Form::InlineData(_) | Form::InlineEntry(_) if relocation.is_some_and(|one| one.addend != 0) => {

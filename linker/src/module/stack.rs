@@ -9,6 +9,7 @@ mod convention;
 mod place;
 mod signature;
 
+use super::fault::Unknown;
 use super::input::{Home, Input};
 use super::relocate::World;
 use super::symbols::Target;
@@ -64,12 +65,22 @@ const DEPTH: u32 = 32;
 const TYPES_MAX: u32 = 1 << 15;
 
 /// The parameters of all functions of a file, by section and byte; empty without debug information. Damaged
-/// debug information is as good as none.
+/// debug information is as good as none. And why functions are missing, if they are.
 pub(super) fn read(
     input: &Input,
     table: &SectionTable<'_, Header>,
     bytes: &[u8],
-) -> BTreeMap<(usize, u64), Parameters> {
+) -> (BTreeMap<(usize, u64), Parameters>, Unknown) {
+    let of_code = input.sections.iter().zip(table.iter());
+    let mut of_code = of_code.filter(|(section, _)| section.name == ".debug_info" || section.name == ".zdebug_info");
+    let compressed = of_code.any(|(section, header)| {
+        section.name.starts_with(".z") || header.sh_flags(LITTLE) & u64::from(elf::SHF_COMPRESSED) != 0
+    });
+    let mut unknown = if compressed {
+        Unknown::Compressed
+    } else {
+        Unknown::NotThere
+    };
     let section = |name: &str| relocated(name, input, table, bytes).unwrap_or_default();
     let (strings, string_offsets) = (section(".debug_str"), section(".debug_str_offsets"));
     let (ranges, range_lists) = (section(".debug_ranges"), section(".debug_rnglists"));
@@ -97,10 +108,13 @@ pub(super) fn read(
             location_lists: &location_lists,
             types_left: Cell::new(0),
         };
+        if unit.is_elsewhere() {
+            unknown = Unknown::Elsewhere;
+        }
         // What was read before the damage stands.
         let _ = unit.functions(&mut result);
     }
-    result
+    (result, unknown)
 }
 
 /// A debug section with its relocations applied. An address in a section becomes (section << 32) + byte.
@@ -166,6 +180,14 @@ fn broken<T>(_: T) -> String {
 }
 
 impl Unit<'_> {
+    /// Whether the unit only says in which file it is.
+    fn is_elsewhere(&self) -> bool {
+        let mut cursor = self.header.entries(&self.abbreviations);
+        let first = cursor.next_dfs().ok().flatten();
+        let names = [dw::DW_AT_dwo_name, dw::DW_AT_GNU_dwo_name];
+        first.is_some_and(|first| names.iter().any(|name| first.attr(*name).is_some()))
+    }
+
     fn functions(&self, result: &mut BTreeMap<(usize, u64), Parameters>) -> Decided<()> {
         let mut cursor = self.header.entries(&self.abbreviations);
         let mut base = 8;

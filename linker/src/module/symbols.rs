@@ -1,7 +1,7 @@
 //! Names: who defines what, which members of archives are needed, and what is reached from the exports.
 
 use super::description::Description;
-use super::fault::{Cause, Fault};
+use super::fault::{Cause, Fault, Unknown};
 use super::frames::{self, Frames};
 use super::input::{self, Home, Input, Kind, Section, Symbol};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,12 @@ pub const INSTANCE: &str = "__dso_handle";
 pub struct Symbols {
     globals: BTreeMap<String, (usize, usize)>,
     imports: BTreeMap<String, (u32, u32)>,
+    sets: BTreeMap<String, Vec<(usize, usize)>>,
 }
+
+/// What begins the names of the first byte of a linker set, and of the byte behind its last: all sections of the rest of the name,
+/// one behind the other (GNU ld, 3.5.5).
+const SET_ENDS: [&str; 2] = ["__start_", "__stop_"];
 
 impl Symbols {
     /// Collects the names of all files and imports. The first import that exports a name has it.
@@ -60,6 +65,7 @@ impl Symbols {
                 result.imports.entry(one.name.clone()).or_insert(place);
             }
         }
+        result.sets = sets(inputs);
         for (file, input) in inputs.iter().enumerate() {
             for (index, symbol) in input.symbols.iter().enumerate() {
                 if !symbol.global || symbol.home == Home::Undefined {
@@ -100,7 +106,23 @@ impl Symbols {
 
     /// Whether nobody defines a name.
     pub fn is_missing(&self, inputs: &[Input], name: &str) -> bool {
-        name != INSTANCE && !self.imports.contains_key(name) && self.defined(inputs, name).is_none()
+        let known = name == INSTANCE || self.imports.contains_key(name);
+        !known && self.defined(inputs, name).is_none() && self.set_end(inputs, name).is_none()
+    }
+
+    /// The linker sets that somebody asks for: the sections of each, in their order.
+    pub fn sets(&self) -> impl Iterator<Item = &[(usize, usize)]> {
+        self.sets.values().map(Vec::as_slice)
+    }
+
+    /// Where the end of a linker set is that a name means.
+    fn set_end(&self, inputs: &[Input], name: &str) -> Option<Target> {
+        let set = |start: &str| name.strip_prefix(start).and_then(|rest| self.sets.get(rest));
+        if let Some(&(file, section)) = set(SET_ENDS[0]).and_then(|set| set.first()) {
+            return Some(Target::Place(file, section, 0));
+        }
+        let &(file, section) = set(SET_ENDS[1])?.last()?;
+        Some(Target::Place(file, section, inputs[file].sections[section].bytes))
     }
 
     /// The symbol that defines a name.
@@ -152,11 +174,32 @@ impl Symbols {
         match self.imports.get(name) {
             Some(&(module, export)) => Target::Import(module, export),
             None if name == INSTANCE => Target::Instance,
+            None if let Some(end) = self.set_end(inputs, name) => end,
             None if let Some((function, suffix)) = inline_word(name) => self.inline(inputs, file, function, suffix),
             None if weak => Target::Null,
             None => Target::Missing,
         }
     }
+}
+
+/// The sections of the linker sets that somebody asks for.
+fn sets(inputs: &[Input]) -> BTreeMap<String, Vec<(usize, usize)>> {
+    let mut sets: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+    for symbol in inputs.iter().flat_map(|input| &input.symbols) {
+        let name = SET_ENDS.iter().find_map(|start| symbol.name.strip_prefix(start));
+        if let (Some(name), Home::Undefined) = (name, symbol.home) {
+            sets.entry(name.into()).or_default();
+        }
+    }
+    for (file, input) in inputs.iter().enumerate() {
+        for (index, section) in input.sections.iter().enumerate() {
+            let variable = matches!(section.kind, Kind::ReadOnly | Kind::Data | Kind::Zero);
+            if let (true, Some(set)) = (variable, sets.get_mut(&section.name)) {
+                set.push((file, index));
+            }
+        }
+    }
+    sets
 }
 
 /// What ends the name of the word with a function's own address, and of the word with the address of its data.
@@ -233,9 +276,14 @@ pub fn collect(files: &[(String, &[u8])], wanted: &[&str]) -> Result<Vec<Input>,
 }
 
 /// Gives storage to symbols that are only asked for (`COMMON`): a file of its own, and the symbols become
-/// weak definitions in it where nobody defines them.
+/// definitions in it, weak ones where somebody defines them.
 pub fn place_commons(inputs: &mut Vec<Input>) {
     let mut largest: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let all = inputs.iter().flat_map(|input| &input.symbols);
+    let defined: BTreeSet<String> = all
+        .filter(|one| one.global && !one.weak && matches!(one.home, Home::Section(..) | Home::Absolute(_)))
+        .map(|one| one.name.clone())
+        .collect();
     for symbol in inputs.iter().flat_map(|input| &input.symbols) {
         if let Home::Common(bytes, align) = symbol.home {
             let slot = largest.entry(symbol.name.clone()).or_default();
@@ -250,6 +298,7 @@ pub fn place_commons(inputs: &mut Vec<Input>) {
         sections: Vec::new(),
         symbols: Vec::new(),
         stack: BTreeMap::new(),
+        debug: Unknown::NotThere,
         frames: Frames::default(),
     };
     for (name, (bytes, align)) in largest {
@@ -257,7 +306,8 @@ pub fn place_commons(inputs: &mut Vec<Input>) {
             name: name.clone(),
             home: Home::Section(made.sections.len(), 0),
             global: true,
-            weak: true,
+            // It stands before a weak definition, and behind any other.
+            weak: defined.contains(&name),
             function: false,
             indirect: false,
             hidden: false,
@@ -302,6 +352,9 @@ pub fn reach(inputs: &[Input], symbols: &Symbols, roots: &[Target]) -> Vec<Vec<b
             continue;
         };
         *mark = true;
+        // Who asks for the ends of a set wants all of it.
+        let set = symbols.sets().find(|set| set.contains(&(file, section)));
+        work.extend(set.into_iter().flatten());
         for relocation in &inputs[file].sections[section].relocations {
             let target = symbols.target(inputs, file, relocation.symbol, relocation.addend);
             if let Target::Place(file, section, _) | Target::OwnEntry(file, section, _) = target {

@@ -1,7 +1,7 @@
 //! How many words of arguments each thunk copies: what the description says, held against the debug information.
 
 use super::super::description::{Description, Stack, VARIADIC_WORDS};
-use super::super::fault::{Cause, Fault};
+use super::super::fault::{Cause, Fault, Unknown};
 use super::super::input::Home;
 use super::super::relocate::{Plan, World};
 use super::super::stack::{StackWords, adjusted_words};
@@ -28,7 +28,7 @@ pub(super) fn stack_words(
         let said = said.map_or(Stack::Unsaid, |one| one.stack);
         let found = input.stack.get(&(section, start)).map(|one| &one.words);
         let found = found.or_else(|| adjusted_words(world, file, here));
-        match decide(said, found) {
+        match decide(said, found, input.debug) {
             Ok(count) => words[number] = count,
             Err(cause) => faults.push(
                 Fault::file(&input.file, cause)
@@ -40,11 +40,11 @@ pub(super) fn stack_words(
     if faults.is_empty() { Ok(words) } else { Err(faults) }
 }
 
-fn decide(said: Stack, found: Option<&StackWords>) -> Result<Copied, Cause> {
+fn decide(said: Stack, found: Option<&StackWords>, unknown: Unknown) -> Result<Copied, Cause> {
     // Behind those that have names on the stack.
     let variadic = |named: u32, more: u32| Copied::UpTo((named + more).next_multiple_of(2));
     match (said, found) {
-        (Stack::Unsaid, None) => Err(Cause::StackUnknown),
+        (Stack::Unsaid, None) => Err(Cause::StackUnknown(unknown)),
         (Stack::Unsaid, Some(StackWords::Words(count))) => Ok(Copied::Exactly(*count)),
         (Stack::Unsaid, Some(StackWords::Variadic { named })) => Ok(variadic(*named, VARIADIC_WORDS)),
         // Debug information that knows of another calling convention is believed before the description.
