@@ -194,7 +194,7 @@ fn rows_are_paid_for_and_leave_room_for_the_next_program() {
         assert_eq!(kept, rig.server.store.objects().map(kept_bytes).sum());
         rig.world.kernel.hardware.heap_left = heap - kept / 2;
         let machine = limits::of_machine(&rig.world, 50_000, kept);
-        let programs = limits::of_programs(&machine, kept);
+        let programs = limits::of_programs(&machine, kept, 0);
         let programs = rig.server.ledger.open(AccountId::ROOT, programs).unwrap();
         for _ in 0..5 {
             let amounts = limits::of_program(&rig.server.ledger, programs);

@@ -46,13 +46,13 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     amounts
 }
 
-/// The most that all programs together may take of that. The objects that they keep stay when they end, so these get no more than a part of the
-/// heap, whatever starts and ends and however often the system starts.
-pub fn of_programs(machine: &Amounts, kept: u64) -> Amounts {
+/// The most that all programs together may take of that, with so many bytes of kept objects of earlier starts, and so many of them their own. The
+/// objects that they keep stay when they end, so these get no more than a part of the heap, whatever starts and ends and however often the system starts.
+pub fn of_programs(machine: &Amounts, kept: u64, own: u64) -> Amounts {
     let mut amounts = machine.map(|amount| amount - amount / 8);
     let heap = machine[Resource::Bytes as usize];
-    amounts[Resource::Bytes as usize] = (heap - kept) - (heap - kept) / 8;
-    amounts[Resource::Rows as usize] = (heap / ROWS_PART).saturating_sub(kept);
+    amounts[Resource::Bytes as usize] = (heap - kept) - (heap - kept) / 8 + own;
+    amounts[Resource::Rows as usize] = (heap / ROWS_PART).saturating_sub(kept - own).max(own);
     amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
     amounts
 }
@@ -64,6 +64,13 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
     let mut amounts = ledger.limits(programs);
     amounts[Resource::Blocks as usize] = used.saturating_add(free - free / 8);
     ledger.set_limits(programs, amounts);
+}
+
+/// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
+pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
+    [Resource::Frames, Resource::Tables, Resource::Bytes]
+        .into_iter()
+        .any(|resource| ledger.left(programs, resource) < ledger.limit(programs, resource) / 2)
 }
 
 /// The most that a program may take that starts now.

@@ -90,6 +90,8 @@ const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares:
 const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
+/// Accounts that have the first places: the root, and the first task's.
+const SYSTEM_ACCOUNTS: u64 = 2;
 
 #[derive(Debug)]
 struct Record {
@@ -210,6 +212,12 @@ impl Ledger {
     /// The number by which rows of the object table name an account.
     pub fn number(&self, account: AccountId) -> u64 {
         self.record(account).number
+    }
+
+    /// Whether a number, of this start or an earlier one, is that of a program: the first accounts of each start are those of the system and of
+    /// the first task.
+    pub(crate) const fn is_of_programs(number: u64) -> bool {
+        number & ((1 << PLACE_BITS) - 1) >= SYSTEM_ACCOUNTS
     }
 
     /// The account with that number; the root if there is none.

@@ -31,6 +31,8 @@ use crate::{
 
 /// The name that the first program gets as its only argument.
 const FIRST_ARGUMENT: &[u8] = b"shell\0";
+/// The resources that rows of kept objects take.
+const KEPT: [Resource; 2] = [Resource::Bytes, Resource::Rows];
 /// Times that the start waits for the disk before it gives up.
 const WAITS_MAX: u32 = 100_000;
 
@@ -80,7 +82,7 @@ impl Server {
         checkpoint.cut = u64::from(report.tail.is_some());
         let mut ledger = Ledger::new(store.stats().generation);
         let kept = store.objects().map(kept_bytes).sum();
-        for resource in [Resource::Bytes, Resource::Rows] {
+        for resource in KEPT {
             ledger.force(AccountId::ROOT, resource, kept);
         }
         Ok(Self {
@@ -106,6 +108,31 @@ impl Server {
         })
     }
 
+    /// Bounds what the machine has, and opens the account of all programs below that of the first task. It pays for what programs of earlier
+    /// starts have kept.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn open_programs(&mut self, world: &mut impl World, above: AccountId) -> Result<(), Error> {
+        let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
+        let mut machine = limits::of_machine(world, self.store.stats().free, kept);
+        let rows = self.store.objects();
+        let of_programs = rows
+            .filter(|row| Ledger::is_of_programs(row.account))
+            .map(kept_bytes)
+            .sum();
+        let programs = limits::of_programs(&machine, kept, of_programs);
+        // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
+        machine[Resource::Blocks as usize] = u64::MAX;
+        self.ledger.set_limits(AccountId::ROOT, machine);
+        self.programs = self.account_open(world, above, programs)?;
+        for resource in KEPT {
+            self.ledger.give(AccountId::ROOT, resource, of_programs);
+            self.ledger.force(self.programs, resource, of_programs);
+        }
+        Ok(())
+    }
+
     /// Makes the first task and lets it run.
     ///
     /// # Errors
@@ -118,15 +145,9 @@ impl Server {
         }
         let mut apd = Apd::EMPTY;
         apd.add(self.clist_ref(world, ROOT_CLIST)?)?;
-        let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
-        let mut machine = limits::of_machine(world, self.store.stats().free, kept);
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
-        let programs = limits::of_programs(&machine, kept);
-        // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
-        machine[Resource::Blocks as usize] = u64::MAX;
-        self.ledger.set_limits(AccountId::ROOT, machine);
-        self.programs = self.account_open(world, account, programs)?;
+        self.open_programs(world, account)?;
         self.tasks.initial = Some(task);
         let domain = self.tasks.get(task).map_or(SpaceId(0), |task| task.domain);
         let (base, _) = self.patiently(world, |server, world| {

@@ -89,8 +89,9 @@ impl Server {
         }
         let inactive = |record: &&ObjectRecord| self.objects.find(record.base).is_none();
         for record in self.store.objects().filter(inactive) {
-            sums.add(AccountId::ROOT, Resource::Bytes, kept_bytes(record));
-            sums.add(AccountId::ROOT, Resource::Rows, kept_bytes(record));
+            let payer = self.payer_of_row(record);
+            sums.add(payer, Resource::Bytes, kept_bytes(record));
+            sums.add(payer, Resource::Rows, kept_bytes(record));
         }
         for (_, domain) in self.domains.iter() {
             sums.add(domain.account, Resource::Frames, domain.tables());

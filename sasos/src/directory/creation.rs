@@ -13,7 +13,7 @@ use store::ObjectRecord;
 
 use crate::{
     Answer, Server, Step, Stop, World,
-    accounts::{AccountId, Resource},
+    accounts::{AccountId, Ledger, Resource},
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::object::{OBJECT_BYTES, ObjectId, kept_bytes, slots_for},
     lives::task::TaskId,
@@ -110,16 +110,27 @@ impl Server {
         self.enough_heap(world)?;
         let mut record = record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
-        // The payer of an earlier start is gone. The root pays since the start.
-        let bytes = kept_bytes(&record);
+        // It has been paid for since the start.
+        let (payer, bytes) = (self.payer_of_row(&record), kept_bytes(&record));
         self.addresses.expect_back()?;
-        let id = self.objects.insert(record, AccountId::ROOT, &mut self.ledger)?;
-        self.ledger.force(AccountId::ROOT, Resource::Slots, slots);
+        let id = self.objects.insert(record, payer, &mut self.ledger)?;
+        self.ledger.force(payer, Resource::Slots, slots);
         let object = self.objects.get_mut(id);
+        object.account = payer;
         object.bytes = bytes;
         object.rows = bytes;
         self.addresses.note_issued();
         Ok(id)
+    }
+
+    /// The account that pays for a kept object of an earlier start, whose own is gone: all programs together for those of programs, or a program
+    /// could keep an object, and in the next start nothing would bind what is done with it.
+    pub(crate) fn payer_of_row(&self, record: &ObjectRecord) -> AccountId {
+        if Ledger::is_of_programs(record.account) {
+            self.programs
+        } else {
+            AccountId::ROOT
+        }
     }
 
     /// Makes a transient object that has no password yet, paid for by an account. With a task it goes onto

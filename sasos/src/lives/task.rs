@@ -14,7 +14,7 @@ use abi::{
     call::arguments::TaskCreate,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
-use kcore::{SpaceId, ThreadId, scheduler::List};
+use kcore::{SpaceId, ThreadId, scheduler::List, thread::Resumed};
 
 use crate::{
     Answer, Server, Step, World,
@@ -326,6 +326,16 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         self.enough_heap(world)?;
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
+            // A program gets a part of what is left now. What nobody uses counts as left.
+            if limits::are_tight(&self.ledger, self.programs) {
+                let tries = &mut self.threads.record(caller.thread).tries;
+                let begins = caller.resumed == Resumed::First || !tries.had_idle;
+                if begins {
+                    tries.had_idle = true;
+                    self.idle_anew();
+                }
+                self.goes_on(world, Work::Idle, begins)?;
+            }
             let stats = self.store.stats();
             limits::renew_blocks(
                 &mut self.ledger,

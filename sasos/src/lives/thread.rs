@@ -46,6 +46,15 @@ use crate::{
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
 const CHECKPOINTS_THAT_HELP: u16 = 3;
 
+/// What was tried for somebody who lacks something.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Tries {
+    /// Pieces of what ends that were done for him.
+    pub(crate) pieces: u16,
+    /// Whether what nobody uses was taken back.
+    pub(crate) had_idle: bool,
+}
+
 /// The maker of a call.
 #[derive(Copy, Clone, Debug)]
 pub struct Caller {
@@ -118,8 +127,8 @@ pub struct Thread {
     /// The Clists that [the call shows](Continuation::Shows) and a piece of it has seen. One for a thread at most, which the frames that each
     /// thread is counted for have room for.
     pub(crate) shown: Option<Boxed<Apd>>,
-    /// How often that call has waited for what others give back.
-    pub(crate) tries: u16,
+    /// How often that call, or a fault, has waited for what others give back.
+    pub(crate) tries: Tries,
     /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
     found_full: ([u64; 2], u16),
     /// When that call times out.
@@ -152,7 +161,7 @@ impl Default for Thread {
             continuation: Continuation::None,
             bookmark: None,
             shown: None,
-            tries: 0,
+            tries: Tries::default(),
             found_full: ([0; 2], 0),
             deadline: None,
             saved: Vec::new(),

@@ -18,7 +18,7 @@ use crate::{
     Outcome, Server, Step, Stop, World,
     containers::Queue,
     lives::task::TaskId,
-    lives::thread::{Caller, Life},
+    lives::thread::{Caller, Life, Tries},
     procedures::unwind::Leaving,
     protection::withdraw::{CalleesOf, Withdrawal},
 };
@@ -55,6 +55,8 @@ pub(crate) enum Work {
     Object(u64, u64),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
     Forgetting(SpaceId, u64),
+    /// What nobody uses is taken back ([`crate::pages::idle`]).
+    Idle,
 }
 
 /// The result of a piece.
@@ -163,10 +165,11 @@ impl Server {
         self.work.fresh = false;
     }
 
-    /// Whether a call has left something to be done behind it, or fails while others end.
+    /// Whether a call has left something to be done behind it, or fails and may not have to.
     #[inline(always)]
     pub(crate) fn has_work_behind(&self, outcome: &Outcome) -> bool {
-        self.work.fresh || matches!(outcome, Outcome::Return(Err(_))) && !self.work.is_empty()
+        let lacks = |error: &Error| matches!(error, Error::NoMemory | Error::LimitReached) || !self.work.is_empty();
+        self.work.fresh || matches!(outcome, Outcome::Return(Err(error)) if lacks(error))
     }
 
     fn work_piece(&mut self, world: &mut impl World, work: Work) -> Piece {
@@ -177,6 +180,7 @@ impl Server {
             Work::Slots(base, serial) => self.slots_piece(base, serial),
             Work::Object(base, serial) => self.object_piece(world, base, serial),
             Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
+            Work::Idle => self.idle_piece(world),
         }
     }
 
@@ -225,7 +229,8 @@ impl Server {
     }
 
     /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call goes on
-    /// where it stands. Nobody is kept waiting for ever by others who begin and end without rest.
+    /// where it stands. When nothing ends, what nobody uses is taken back, once for each call. Nobody is kept waiting for ever by others who begin
+    /// and end without rest.
     pub(crate) fn ends_may_help(
         &mut self,
         world: &mut impl World,
@@ -242,14 +247,31 @@ impl Server {
             Error::NoMemory | Error::LimitReached | Error::TableFull | Error::InUse
         );
         let record = self.threads.record(thread);
-        let tries = if resumed == Resumed::First { 0 } else { record.tries + 1 };
-        let again = lacks && !self.work.is_empty() && tries < TRIES_MAX;
-        record.tries = if again { tries } else { 0 };
-        if !again {
-            return false;
+        let mut tries = match resumed {
+            Resumed::First => Tries::default(),
+            _ => Tries {
+                pieces: record.tries.pieces + 1,
+                ..record.tries
+            },
+        };
+        let is_memory = matches!(error, Error::NoMemory | Error::LimitReached);
+        let takes_back = is_memory && !tries.had_idle && self.work.is_empty();
+        if takes_back && self.work.enter_further(Work::Idle).is_ok() {
+            self.idle_anew();
+            self.budget.at_least(COST_LITTLE);
+            tries.had_idle = true;
         }
-        self.work_on(world);
-        true
+        let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
+        if may_help {
+            self.work_on(world);
+        }
+        // The list may have ended the thread.
+        if self.threads.find(thread).is_none() {
+            return true;
+        }
+        let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
+        self.threads.record(thread).tries = if again { tries } else { Tries::default() };
+        again
     }
 
     /// The piece under way costs more than this event has left: it is the first of the next one.

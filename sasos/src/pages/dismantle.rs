@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// Drops the pages of a persistent object in a range that the disk has as they are.
-    fn drop_clean<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
+    pub(crate) fn drop_clean<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
         let mut next = from;
         while let Some(place) = self.objects.get(id).next_page(Which::Resident, next, to) {
             next = place.address + PAGE;
@@ -109,7 +109,7 @@ impl Server {
 }
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
-fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
+pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     let cost_page = match object.is_persistent() && !object.ends() {
         true => COST_CLEAN,
         false if object.has_holders() => COST_PAGE,

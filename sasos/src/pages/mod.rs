@@ -3,6 +3,7 @@
 pub mod clone;
 pub mod copy;
 pub mod dismantle;
+pub(crate) mod idle;
 pub mod memory;
 pub mod page;
 pub mod pager;

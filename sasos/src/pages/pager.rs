@@ -27,7 +27,9 @@ use crate::{
     directory::object::{LimitRange, ObjectId},
     durability::durable::no_room,
     lives::exception::Fault,
+    lives::thread::Tries,
     lives::work::piece,
+    pages::idle::Idle,
     pages::slots::Slot,
     protection::domain::Linked,
 };
@@ -38,6 +40,8 @@ pub(crate) const FRAME_RESERVE: u64 = 64;
 /// Reads under way, and counts for all objects.
 #[derive(Default)]
 pub struct Pager {
+    /// How far taking back what nobody uses has got.
+    pub(crate) idle: Idle,
     /// Addresses of pages on their way from the disk.
     pub(crate) reading: Map<u64, ()>,
     /// Pages that could not be had, and why; the next one who asks is told, then it is tried again.
@@ -123,7 +127,7 @@ impl Server {
             // After a piece of a long search the thread runs into it once more.
             Err(Stop::Wait(key)) if self.still_awaited(thread, key) => Outcome::Block(key, None),
             Ok(()) => {
-                self.threads.record(thread).tries = 0;
+                self.threads.record(thread).tries = Tries::default();
                 Outcome::Resume
             }
             Err(Stop::Again | Stop::Wait(_)) => Outcome::Resume,
@@ -290,8 +294,8 @@ impl Server {
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
         self.enough_heap(world)?;
-        self.make_slot(id, slot)?;
         self.charge_leaf(id)?;
+        self.make_slot(id, slot).inspect_err(|_| self.refund_leaf(id))?;
         loop {
             if world.frames_free() > FRAME_RESERVE
                 && let Ok(leaf) = world.leaf_create()

@@ -136,8 +136,8 @@ impl Server {
         let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
             leaf
         } else {
-            self.make_slot(id, slot)?;
             self.charge_leaf(id)?;
+            self.make_slot(id, slot).inspect_err(|_| self.refund_leaf(id))?;
             let Ok(leaf) = world.leaf_create() else {
                 self.refund_leaf(id);
                 return Err(Error::NoMemory);

@@ -167,12 +167,17 @@ impl Server {
                 first * PAGES_PER_SLOT,
                 Slots::whole_chunks(first + 1) * PAGES_PER_SLOT,
             );
-            let object = self.objects.get_mut(id);
-            let bytes = object.slots.free(first);
-            object.bytes -= bytes;
-            self.ledger.give(object.account, Resource::Bytes, bytes);
+            self.free_slots(id, first);
         }
         true
+    }
+
+    /// Frees the records of the neighbouring slots from one on, which have no leaves.
+    pub(crate) fn free_slots(&mut self, id: ObjectId, first: u64) {
+        let object = self.objects.get_mut(id);
+        let bytes = object.slots.free(first);
+        object.bytes -= bytes;
+        self.ledger.give(object.account, Resource::Bytes, bytes);
     }
 
     // ---- paying ---------------------------------------------------------------------------------

@@ -323,6 +323,15 @@ impl Slots {
         (first >= count).then_some(first)
     }
 
+    /// The first slot of the first chunk at or after a slot that has no leaf, the slot behind it, and whether blocks are charged in it.
+    pub(crate) fn next_bare(&self, from: u64) -> Option<(u64, u64, bool)> {
+        let bare = |group: usize| self.groups.get(group).map(|group| group.made & !group.leaves);
+        let chunk = next_bit(bare, split(from.max(1)).0)?;
+        let charged = self.rest.get(chunk)?.slots.iter().any(|slot| !slot.blocks.is_empty());
+        let first = (chunk * CHUNK) as u64 + 1;
+        Some((first, first + CHUNK as u64, charged))
+    }
+
     /// How many slots there are up to the end of the chunk of the last of so many.
     pub(crate) const fn whole_chunks(count: u64) -> u64 {
         count.saturating_sub(1).next_multiple_of(CHUNK as u64) + 1

@@ -421,12 +421,12 @@ impl Server {
         }
         let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
         if self.callees.count() >= CALLEES_MAX {
-            self.unused_callees_end(world);
+            self.unused_callees_end(world, self.callees.end());
         }
         let payer = self.callee_payer(grant, parent);
         let made = match self.callee_domain_create(world, apd, parent, payer) {
             Err(Error::NoMemory | Error::LimitReached) => {
-                self.unused_callees_end(world);
+                self.unused_callees_end(world, self.callees.end());
                 self.callee_domain_create(world, apd, parent, payer)
             }
             made => made,
@@ -457,7 +457,7 @@ impl Server {
     }
 
     /// The payer of a callee's domain and stacks: the service, because all callers share it; if it is merged, the one caller's domain,
-    /// or clients could make a service pay for one domain after another.
+    /// or clients could make a service pay for one domain after another. For a service of the system's own, all programs pay.
     fn callee_payer(&self, grant: &PdxGrant, parent: Option<SpaceId>) -> AccountId {
         let payer = if let Some(caller) = parent {
             self.domains.get(caller).map(|domain| domain.account)
@@ -465,7 +465,7 @@ impl Server {
             let object = self.objects.find(grant.base);
             object.map(|id| self.objects.get(id).account)
         };
-        payer.unwrap_or(AccountId::ROOT)
+        payer.filter(|&payer| payer != AccountId::ROOT).unwrap_or(self.programs)
     }
 
     /// Enters a callee on a stack that is free to all, or on one that the client may take; else tells what to wait for.

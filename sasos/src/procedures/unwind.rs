@@ -250,14 +250,15 @@ impl Server {
         }
     }
 
-    /// Has callees end that nobody is inside of, as far as the budget reaches.
-    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World) {
-        for _ in 0..self.callees.end() {
+    /// Has callees end that nobody is inside of, of so many at most and as far as the budget reaches; tells how many are left to be looked at.
+    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World, most: u32) -> u32 {
+        for left in (0..most).rev() {
             let space = self.callees.next_place();
             if !self.callee_ends_if_left(world, space) {
-                break;
+                return left;
             }
         }
+        0
     }
 
     /// Has a callee end that nobody is inside of; false if the budget is used up.

@@ -274,7 +274,8 @@ fn programs_at_their_limit_leave_heap_to_the_first_task() {
     for heap in [4 << 20, 16 << 20, 64 << 20] {
         system.platform.kernel.hardware.heap_left = heap;
         let machine = limits::of_machine(&system.platform, 0, 0);
-        system.platform.kernel.hardware.heap_left = heap - limits::of_programs(&machine, 0)[Resource::Bytes as usize];
+        system.platform.kernel.hardware.heap_left =
+            heap - limits::of_programs(&machine, 0, 0)[Resource::Bytes as usize];
         system.call(first, Call::ObjCreate, &[4096, 0]).unwrap();
         system.set_word(first, base, heap).unwrap();
         system.task(first);

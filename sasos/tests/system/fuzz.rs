@@ -314,6 +314,9 @@ impl Fuzz {
                 }
             }
             while self.system.call(first, Call::ThreadWait, &[0, 0, 0]).is_ok() {}
+            // Others may have ended meanwhile.
+            let threads = &self.system.server.threads;
+            able.retain(|&thread| threads.find(thread).is_some_and(|record| record.life == Life::Live));
         }
         if able.is_empty() {
             self.end_all();

@@ -1,0 +1,113 @@
+//! What nobody uses is taken back: callees that nobody is inside of, and what kept objects have in memory that no domain has found.
+//!
+//! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
+//! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
+
+use abi::address::slot_of;
+
+use crate::{Server, World, directory::object::ObjectId, lives::work::Piece, pages::dismantle::piece_of};
+
+/// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
+const COST_OBJECT: u64 = 20;
+const COST_CHUNK: u64 = 2_000;
+
+/// How far taking back has got.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Idle {
+    /// Callees that are still to be looked at.
+    callees: u32,
+    /// The place of the object that is next.
+    object: u32,
+    /// The address in that object to go on at; zero for its beginning.
+    at: u64,
+    /// Its slot whose record is next.
+    slot: u64,
+    /// Whether anything was taken back.
+    pub(crate) has_gained: bool,
+}
+
+impl Server {
+    /// Taking back begins anew.
+    pub(crate) fn idle_anew(&mut self) {
+        self.pager.idle = Idle {
+            callees: self.callees.end(),
+            ..Idle::default()
+        };
+    }
+
+    /// Takes back all that nobody uses.
+    pub fn take_back(&mut self, world: &mut impl World) {
+        self.idle_anew();
+        self.unbounded(|server| while server.idle_piece(world) == Piece::More {});
+    }
+
+    /// A piece of it.
+    pub(crate) fn idle_piece(&mut self, world: &mut impl World) -> Piece {
+        let has = |server: &Self| {
+            (
+                server.callees.count_open(),
+                server.pager.leaves,
+                server.objects.resident_pages,
+            )
+        };
+        let before = has(self);
+        let piece = self.idle_callees_and_objects(world);
+        self.pager.idle.has_gained |= has(self) != before;
+        piece
+    }
+
+    fn idle_callees_and_objects(&mut self, world: &mut impl World) -> Piece {
+        let callees = self.unused_callees_end(world, self.pager.idle.callees);
+        self.pager.idle.callees = callees;
+        if callees > 0 {
+            return Piece::More;
+        }
+        while self.pager.idle.object < self.objects.table_len() {
+            if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object)) {
+                return Piece::More;
+            }
+            self.pager.idle = Idle {
+                object: self.pager.idle.object + 1,
+                has_gained: self.pager.idle.has_gained,
+                ..Idle::default()
+            };
+        }
+        Piece::Done
+    }
+
+    /// Takes back what an object has in memory, if it is idle, as far as the budget reaches; tells whether that was all. Dirty pages stay, and so does
+    /// what is charged for blocks of the disk.
+    fn idle_object(&mut self, world: &mut impl World, id: ObjectId) -> bool {
+        if !self.objects.is_live(id) {
+            return true;
+        }
+        let object = self.objects.get(id);
+        if !object.is_persistent() || object.has_holders() || object.ends() {
+            return true;
+        }
+        let at = self.pager.idle.at.max(object.base());
+        if at < object.end() {
+            let (end, cost) = piece_of(object, at, object.end(), self.budget);
+            let slots = slot_of(at) - object.first_slot()..slot_of(end - 1) - object.first_slot() + 1;
+            let fits = self.budget.has(cost);
+            self.budget.spend(cost);
+            self.drop_clean(world, id, at, end);
+            self.drop_leaves(world, id, &slots);
+            self.pager.idle.at = end;
+            if !fits {
+                return false;
+            }
+        }
+        while let Some((first, behind, charged)) = self.objects.get(id).slots.next_bare(self.pager.idle.slot) {
+            if !self.budget.spend(COST_CHUNK) {
+                return false;
+            }
+            if !charged {
+                self.free_slots(id, first);
+                self.pager.idle.has_gained = true;
+            }
+            self.pager.idle.slot = behind;
+        }
+        true
+    }
+}
