@@ -167,9 +167,9 @@ calls! {
         "Wakes up to count threads that wait on the address, and tells how many: 32 at most, unless these are all.";
 
     72 ConsoleWrite console_write(stream, address, bytes) -> "written", ""; "R on the buffer";
-        "Writes to the terminal (0) or the control line (1). May write less than asked.";
+        "Writes to the terminal (0) or the control line (1), which is the first task's: others get Protection. May write less than asked.";
     73 ConsoleRead console_read(stream, address, bytes) -> "read", ""; "W on the buffer";
-        "Reads at least a byte; 0 means the end (the terminal has none in script mode).";
+        "Reads at least a byte, from a stream as `ConsoleWrite` has them; 0 means the end (the terminal has none in script mode).";
     74 ConsoleForeground console_foreground(thread) -> "", ""; "holder of the terminal";
         "An interrupt at the terminal ends the task of that thread, a child of the caller (0: none, it is an ordinary character). The first task holds the terminal, and each task that a holder gave the foreground to, until it ends or a holder before it passes the foreground on anew; others get Protection.";
     75 ClockRead clock_read() -> "ns", "ns since 1970"; "-";

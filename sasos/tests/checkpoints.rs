@@ -5,7 +5,11 @@ mod common;
 use abi::{Call, Error, address::PAGE};
 use common::{Rig, for_each_seed};
 use kcore::Machine;
-use sasos::{Access, Event, durability::freeze::PIECE_PAGES, protection::apd::Apd};
+use sasos::{
+    Access, Event,
+    durability::{checkpoint::PERIOD_NS, freeze::PIECE_PAGES},
+    protection::apd::Apd,
+};
 
 #[test]
 fn no_event_of_a_checkpoint_takes_long() {
@@ -213,4 +217,36 @@ fn time_alone_makes_a_checkpoint() {
     let (mut rig, _) = rig.crash();
     let holder = rig.holder(base, 7);
     assert_eq!(rig.load(holder.space, base), Ok(5));
+}
+
+/// What was removed is free a little later, without anybody doing anything; then there is no further checkpoint.
+#[test]
+fn what_is_removed_is_free_soon() {
+    let mut rig = Rig::new(49, 3000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 500, 0);
+    for page in 0..500 {
+        rig.store(actor.space, base + page * PAGE, page).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    rig.settle();
+    let free = rig.server.store.stats().free;
+    rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    let later = |rig: &mut Rig| {
+        for _ in 0..5 {
+            rig.world.kernel.hardware.now_ns += PERIOD_NS;
+            rig.server.handle(&mut rig.world, Event::Poll);
+            rig.settle();
+        }
+        rig.server.store.stats()
+    };
+    let stats = later(&mut rig);
+    assert!(
+        stats.free >= free + 500,
+        "{} blocks were free, {} are",
+        free,
+        stats.free
+    );
+    assert_eq!(later(&mut rig).generation, stats.generation);
+    rig.check();
 }

@@ -26,6 +26,8 @@ use crate::{
 
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
+/// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
+const HELD_MANY: u64 = 64;
 /// The cost of taking a page in that was read.
 const COST_ARRIVAL: u64 = 1_000;
 /// Failed syncs that are remembered for those who wait for them.
@@ -290,7 +292,9 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
-        if self.pager.dirty > 0 || self.checkpoint.changed {
+        // What was removed is free after a second checkpoint.
+        let frees = self.store.stats().held > HELD_MANY;
+        if self.pager.dirty > 0 || self.checkpoint.changed || frees {
             self.checkpoint.request();
         }
     }

@@ -4,7 +4,7 @@
 //! a stream but could not be stored (the reader's page is on its way from the disk) wait in
 //! `taken` for the next read, so nothing is lost or seen twice.
 //!
-//! Every task may write to the terminal and read from it. The tasks that *hold* the terminal decide what its interrupt character ends:
+//! Every task may write to the terminal and read from it; the control line is the first task's alone. The tasks that *hold* the terminal decide what its interrupt character ends:
 //! the first task, and each task that a holder has given the foreground to, until that task ends or a holder before it
 //! takes the foreground back.
 
@@ -78,19 +78,22 @@ impl Console {
     }
 }
 
-fn checked_stream(stream: u64) -> Result<usize, Error> {
-    if stream < STREAMS as u64 {
-        Ok(stream as usize)
-    } else {
-        Err(Error::BadArgument)
-    }
-}
-
 impl Server {
+    /// The place of a stream. The control line is the first task's: the tool at its other end believes what comes over it.
+    fn checked_stream(&mut self, caller: Caller, stream: u64) -> Result<usize, Error> {
+        match stream {
+            STREAM_TERMINAL => {}
+            STREAM_CONTROL if self.tasks.initial == Some(caller.task) && self.at_home(caller) => {}
+            STREAM_CONTROL => return Err(Error::Protection),
+            _ => return Err(Error::BadArgument),
+        }
+        Ok(stream as usize)
+    }
+
     /// `ConsoleWrite`: stream, address, bytes.
     pub fn console_write(&mut self, world: &mut impl World, caller: Caller, arguments: ConsoleWrite) -> Outcome {
         let ConsoleWrite { stream, address, bytes } = arguments;
-        if let Err(error) = checked_stream(stream) {
+        if let Err(error) = self.checked_stream(caller, stream) {
             return Outcome::Return(Err(error));
         }
         let mut written = 0;
@@ -124,7 +127,7 @@ impl Server {
     /// `ConsoleRead`: stream, address, bytes.
     pub fn console_read(&mut self, world: &mut impl World, caller: Caller, arguments: ConsoleRead) -> Outcome {
         let ConsoleRead { stream, address, bytes } = arguments;
-        let stream_index = match checked_stream(stream) {
+        let stream_index = match self.checked_stream(caller, stream) {
             Ok(index) => index,
             Err(error) => return Outcome::Return(Err(error)),
         };

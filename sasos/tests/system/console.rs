@@ -193,3 +193,23 @@ fn only_who_holds_the_terminal_says_what_an_interrupt_ends() {
     );
     system.check_to_the_end();
 }
+
+/// Over the control line goes whether a script succeeded, so no other task speaks or listens there.
+#[test]
+fn the_control_line_is_the_first_tasks() {
+    let mut system = System::boot(66);
+    let first = system.first;
+    let other = system.task(first);
+    for call in [Call::ConsoleWrite, Call::ConsoleRead] {
+        let (buffer, _) = system.object(other, 1);
+        assert_eq!(
+            system.call(other, call, &[STREAM_CONTROL, buffer, 1]),
+            Err(Error::Protection)
+        );
+        assert_eq!(
+            system.call(other, call, &[STREAM_CONTROL + 1, buffer, 1]),
+            Err(Error::BadArgument)
+        );
+    }
+    system.check_to_the_end();
+}

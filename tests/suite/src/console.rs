@@ -28,6 +28,9 @@ fn streams(_: &Setting) -> Outcome {
         ensure_error!(call::console_read(stream, &mut buffer), BadArgument);
     }
     ensure_eq!(call::console_write(STREAM_TERMINAL, b"")?, 0);
+    // The tool at the other end of the control line believes what comes over it.
+    ensure_error!(call::console_write(STREAM_CONTROL, b"status 0\nready\n"), Protection);
+    ensure_error!(call::console_read(STREAM_CONTROL, &mut buffer), Protection);
     Ok(())
 }
 
