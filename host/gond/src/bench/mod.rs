@@ -9,7 +9,7 @@ mod compare;
 
 mod tables;
 
-mod working_set;
+pub mod working_set;
 
 use crate::arguments::misused;
 use crate::display::{self, Job};

@@ -196,7 +196,7 @@ fn lines<'a>(bytes: impl Iterator<Item = &'a u64>) -> usize {
 
 impl Found {
     /// Rows: what, bytes, lines.
-    fn rows(&self) -> Vec<(String, usize, usize)> {
+    pub fn rows(&self) -> Vec<(String, usize, usize)> {
         let mut rows = vec![("code".to_owned(), self.code.len(), lines(self.code.iter()))];
         let names: BTreeSet<&String> = self.data.values().collect();
         for name in names {
@@ -280,7 +280,7 @@ fn watch_machine(machine: &Machine, scratch: &Scratch, port: u16, symbols: &Symb
 
 fn watch(port: u16, symbols: &Symbols) -> Result<Found> {
     let mut remote = Remote::connect(port)?;
-    let entry = symbols.address("kernel::arch::x86_64::syscall::entry")?;
+    let entry = symbols.address("kernel::arch::x86_64::syscall::entry_bare")?;
     let ipc = abi::nucleus::Call::Ipc as u64;
     remote.ask(&format!("Z0,{entry:x},1"))?;
     let mut registers = remote.registers_at_next_call()?;

@@ -1,9 +1,11 @@
 //! Stage `tools`: the kernel debugger, back-traces of a kernel that panics, and a session with GDB.
 
 use super::{Bench, play};
+use crate::bench::working_set;
 use crate::debugger::Debugger;
 use crate::gdb;
 use crate::machine::{DebuggerLine, Machine};
+use crate::place;
 use crate::script::{Patience, Verdict};
 use anyhow::{Context, Result};
 use std::net::TcpListener;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 /// Runs the stage.
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     debugger(bench)?;
+    working_set(bench)?;
     if Command::new("gdb")
         .arg("--version")
         .stdout(Stdio::null())
@@ -24,6 +27,21 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         return Ok(());
     }
     gdb_session(bench)
+}
+
+/// The most bytes of the kernel that a message and its answer may touch: Liedtke's bound.
+const WORKING_SET: usize = 1024;
+
+/// `gond bench --working-set` still finds the round trip, and it is small.
+fn working_set(bench: &mut Bench<'_>) -> Result<()> {
+    bench.step("working set");
+    let rows = working_set::measure(&place::root()?).map(|found| found.rows());
+    let outcome = match rows.as_deref() {
+        Ok([.., (_, bytes, _)]) if *bytes <= WORKING_SET => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    bench.report("a message and its answer touch at most 1 KiB of the kernel", outcome);
+    Ok(())
 }
 
 /// Checks that a text holds these words.
