@@ -2,6 +2,7 @@
 //!
 //! Tests that need the system itself are in `gond test --only contract`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -116,7 +117,19 @@ fn files_come_back_byte_for_byte() {
             (row["bytes"].as_u64(), row["kind"].as_str()),
             (Some(content.len() as u64), Some("data"))
         );
+        // By its address an object is whole pages; those that were never written are holes in the file.
+        assert_eq!(ok(&["export", &image, row["address"].as_str().unwrap(), &back]), "");
+        let pages = std::fs::read(&back).unwrap();
+        assert!(pages.starts_with(content) && pages.len() == content.len().next_multiple_of(4096));
+        let taken = std::fs::metadata(&back).unwrap().blocks() * 512;
+        let written = content
+            .chunks(4096)
+            .filter(|page| page.iter().any(|&byte| byte != 0))
+            .count() as u64;
+        assert!(taken <= (written + 2) * 4096, "{taken} for {written} pages");
     }
+    assert!(refused(&["export", &image, "0x7000", "-"], 1).contains("no object begins at 0x7000"));
+    assert!(refused(&["run", "--disk", &folder.file("b.img"), "--script", "/tmp"], 1).contains("it is a folder"));
     assert!(ok(&["check", &image]).contains("is sound"));
     let output = gond(&["export", &image, "file 0", "-"]);
     assert_eq!(output.stdout, noise(1));

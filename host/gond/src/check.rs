@@ -121,7 +121,7 @@ struct Names(BTreeMap<u64, String>);
 
 impl Names {
     fn of(volume: &mut Volume) -> Self {
-        let all = tree::walk(volume).map_or_else(|_| Vec::new(), |(all, _)| all);
+        let (all, _) = tree::walk(volume);
         let mut names: BTreeMap<u64, String> = [
             (ROOT_CLIST, "the root Clist"),
             (ROOT_DIRECTORY, "the root directory"),
@@ -227,16 +227,8 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
             .notes
             .push("there is no first program, so the system cannot start from this image".into());
     }
-    let all = match tree::walk(volume) {
-        Ok((all, complaints)) => {
-            checked.faults.extend(complaints);
-            all
-        }
-        Err(error) => {
-            checked.faults.push(format!("{error:#}"));
-            Vec::new()
-        }
-    };
+    let (all, complaints) = tree::walk(volume);
+    checked.faults.extend(complaints);
     let mut reached = BTreeSet::from([ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM]);
     tell_unfinished(volume, &all, &mut reached, checked);
     for named in &all {

@@ -157,26 +157,28 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             other => return Err(misused("debugger", other.unexpected())),
         }
     }
-    let mut debugger = Debugger::connect(&path.unwrap_or_else(|| SOCKET.into()))?;
+    let debugger = Debugger::connect(&path.unwrap_or_else(|| SOCKET.into()))?;
     if commands.is_empty() {
         return if std::io::stdin().is_terminal() {
             converse(debugger)
         } else {
-            ask_lines(debugger)
+            ask_all(debugger, std::io::stdin().lines())
         };
     }
-    for command in commands {
-        print!("{}", debugger.ask(&command)?);
-    }
-    Ok(ExitCode::SUCCESS)
+    ask_all(debugger, commands.into_iter().map(Ok))
 }
 
-/// Asks what comes on standard input, a line each.
-fn ask_lines(mut debugger: Debugger) -> Result<ExitCode> {
-    for line in std::io::stdin().lines() {
-        print!("{}", debugger.ask(&line?)?);
+/// Asks and prints the answers; fails if one of them says that this is no command.
+fn ask_all(mut debugger: Debugger, commands: impl Iterator<Item = std::io::Result<String>>) -> Result<ExitCode> {
+    let mut status = ExitCode::SUCCESS;
+    for command in commands {
+        let command = command?;
+        print!("{}", debugger.ask(&command)?);
+        if kcore::debugger::parse(&command).is_err() {
+            status = ExitCode::FAILURE;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
 /// Connects terminal and debugger until either ends.

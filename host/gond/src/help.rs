@@ -14,7 +14,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond import IMAGE FILE NAME    makes an object of a file
   ./gond export IMAGE NAME FILE    makes a file of an object
   ./gond check IMAGE               verifies all of a disk image
-  ./gond mend IMAGE                makes a lost root Clist, root directory or shell anew
+  ./gond mend IMAGE                makes a lost or damaged root Clist, root directory or shell anew
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
@@ -139,17 +139,17 @@ is written. The exit status is 0 if all is well.
 const MEND: &str = "\
 ./gond mend IMAGE
 
-Where the root Clist or the root directory was overwritten or is gone, makes it anew of the entries and capabilities that
-are left and that the object table agrees with. Names of the root directory that lead nowhere go. Where the root directory is
-gone, objects to which no name leads are called found-ADDRESS. Where it or the first program is gone, the programs are put
-back. Damage of the store is not mended.
+Where the root Clist or the root directory was overwritten, has damaged pages or is gone, makes it anew of the entries and
+capabilities that are left and that the object table agrees with; so with damaged pages of other directories. Names of the
+root directory that lead nowhere go. Where names are lost, objects to which no name leads are called found-ADDRESS. Programs
+that are damaged or gone are put back. Tells what is lost and what is not mended: other damaged objects, and the store.
 ";
 
 const LIST: &str = "\
 ./gond ls IMAGE [--json]
 
-Lists the names on a disk image, with what they stand for, size, address and rights. Nothing is written.
-With --json one object a line: {\"name\", \"kind\", \"bytes\", \"address\", \"rights\"}; addresses are hexadecimal text.
+Lists the names on a disk image, with what they stand for, size, address and rights, and then the objects without a name.
+Nothing is written. With --json one object a line, with null if it has no name: {\"name\", \"kind\", \"bytes\", \"address\", \"rights\"}; addresses are hexadecimal text.
 ";
 
 const IMPORT: &str = "\
@@ -164,7 +164,9 @@ path through directories that are there. The exact length is kept, so export giv
 const EXPORT: &str = "\
 ./gond export IMAGE NAME FILE
 
-Writes the content of an object to FILE ('-': standard output), byte for byte. Nothing on the image changes.
+Writes the content of an object to FILE ('-': standard output), byte for byte. Nothing on the image changes. NAME may be
+an address behind 0x, as './gond ls' shows it: so objects can be had if a directory is damaged. A name that begins with 0x is
+told from an address by a '/' before it.
 ";
 
 const FORMAT: &str = "\

@@ -8,10 +8,11 @@ use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
 use crate::disk::Access;
 use crate::display;
+use crate::place;
 use crate::tree::{self, NO_LIMITS};
-use crate::volume::{Block, Volume, now_ns};
+use crate::volume::{Block, Damage, Volume, now_ns};
 use abi::Rights;
-use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY};
+use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, SLOT};
 use abi::layout::{Capability, OBJECT_PERSISTENT};
 use anyhow::{Context, Result, bail};
 use linker::Image;
@@ -77,13 +78,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// Makes an image with the programs, if there are any.
 pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
-    let mut name = path
-        .file_name()
-        .with_context(|| format!("{} is not a file name", path.display()))?
-        .to_owned();
+    path.file_name()
+        .with_context(|| format!("{} is not a file name", path.display()))?;
     possible(path)?;
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
+    let temporary = place::unfinished(path);
     let made = furnish(&temporary, path, bytes, programs)
         .and_then(|()| std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display())));
     if made.is_err() {
@@ -136,7 +134,7 @@ pub fn put_back(volume: &mut Volume, programs: &Programs) -> Result<()> {
         } else {
             let mut current = None;
             for (at, record) in old.iter().enumerate() {
-                if is_current(volume, record.base, &image)? {
+                if difference(volume, record.base, &image)?.is_none() {
                     current = Some(at);
                     break;
                 }
@@ -196,14 +194,17 @@ pub fn name_root_clist(volume: &mut Volume, clist: Capability) -> Result<()> {
     tree::change_directory(volume, ROOT_DIRECTORY, |root| root.replace(&entry))
 }
 
-/// The objects without which the system does not start and that an image has not, each with what it is.
+/// The objects without which the system does not start, each with what it is.
+const STARTED_FROM: [(u64, &str); 3] = [
+    (ROOT_CLIST, "root Clist"),
+    (ROOT_DIRECTORY, "root directory"),
+    (FIRST_PROGRAM, "first program"),
+];
+
+/// Those of them that an image has not.
 pub fn missing(volume: &Volume) -> Vec<(u64, &'static str)> {
-    let all = [
-        (ROOT_CLIST, "root Clist"),
-        (ROOT_DIRECTORY, "root directory"),
-        (FIRST_PROGRAM, "first program"),
-    ];
-    all.into_iter()
+    STARTED_FROM
+        .into_iter()
         .filter(|(base, _)| volume.object(*base).is_none())
         .collect()
 }
@@ -217,12 +218,7 @@ fn make_root(volume: &mut Volume, base: u64, format: impl FnOnce(&mut [u8]) -> R
     volume.put(&new_record(base, ROOT_BYTES / PAGE, capability.password, 0))?;
     let mut bytes = vec![0; ROOT_BYTES as usize];
     format(&mut bytes)?;
-    for (page, content) in bytes.chunks_exact(PAGE as usize).enumerate() {
-        if content.iter().any(|&byte| byte != 0) {
-            let content: &Block = content.try_into().context("a page has 4096 bytes")?;
-            volume.write(base, page as u64, content, NO_LIMITS)?;
-        }
-    }
+    tree::put_whole(volume, base, &bytes)?;
     Ok(capability)
 }
 
@@ -286,25 +282,32 @@ fn write_image(volume: &mut Volume, base: u64, image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// Whether the object at `base` is this image already.
-fn is_current(volume: &mut Volume, base: u64, image: &Image) -> Result<bool> {
-    let Some(record) = volume.object(base) else {
-        return Ok(false);
-    };
-    if record.pages != image.page_count() as u64 {
-        return Ok(false);
-    }
+/// In what way an object is not the image that it should be.
+enum Difference {
+    /// It is another one.
+    Other,
+    /// One of its pages cannot be read.
+    Damaged(Damage),
+}
+
+/// Compares the object at `base` with an image.
+fn difference(volume: &mut Volume, base: u64, image: &Image) -> Result<Option<Difference>> {
+    let pages = volume.object(base).map(|record| record.pages);
+    let mut found = (pages != Some(image.page_count() as u64)).then_some(Difference::Other);
     for (index, (content, rights)) in image.pages().enumerate() {
-        let page = volume.page(base, index as u64)?;
+        let page = match volume.page(base, index as u64) {
+            Ok(page) => page,
+            Err(error) => return Ok(Some(Difference::Damaged(error.downcast()?))),
+        };
         let same = match &page.content {
             Some(stored) => stored[..] == *content,
             None => content.iter().all(|&byte| byte == 0),
         };
         if !same || page.limits.unwrap_or(NO_LIMITS) != limits(rights) {
-            return Ok(false);
+            found = Some(Difference::Other);
         }
     }
-    Ok(true)
+    Ok(found)
 }
 
 /// The change that brings one program on an existing image up to date.
@@ -322,9 +325,11 @@ struct Stale<'a> {
     name: &'a str,
     image: Image,
     step: Step,
+    /// Whether it is another one, or damaged.
+    why: Difference,
 }
 
-/// Brings the programs on an image up to date, if that is needed and safe. Those for which the disk has no room stay, and the system starts with
+/// Brings the programs on an image up to date, if that is needed and safe: damaged ones, too. Those for which the disk has no room stay, and the system starts with
 /// them: else nothing could be removed from a disk that is full.
 ///
 /// # Errors
@@ -336,6 +341,15 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     if let Some((_, what)) = missing(&volume).first() {
         bail!("{shown} has no {what}, and the system cannot start: {makes_anew}");
     }
+    for (base, what) in STARTED_FROM {
+        // The first program is put there anew below.
+        let damage = (base != FIRST_PROGRAM)
+            .then(|| tree::left(&mut volume, base))
+            .transpose()?;
+        if let Some(damage) = damage.and_then(|(_, damaged)| damaged.into_iter().next()) {
+            bail!("{damage}. It is the {what}, without which the system cannot start: {makes_anew}");
+        }
+    }
     let roots = tree::entries(&mut volume, ROOT_DIRECTORY, "").and(tree::capabilities(&mut volume, ROOT_CLIST));
     if let Err(error) = roots {
         display::complain(&format!("{shown}: {error:#}; {makes_anew}"));
@@ -344,8 +358,8 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     let mut stale = Vec::new();
     for (index, (name, file)) in programs.iter().enumerate() {
         let image = lay_out(name, file)?;
-        if let Some(step) = plan(&mut volume, index, name, &image)? {
-            stale.push(Stale { name, image, step });
+        if let Some((step, why)) = plan(&mut volume, index, name, &image)? {
+            stale.push(Stale { name, image, step, why });
         }
     }
     if stale.is_empty() {
@@ -379,6 +393,14 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
             ));
         }
     }
+    for one in stale.iter().filter(|one| done.contains(&one.name)) {
+        if let Difference::Damaged(damage) = &one.why {
+            display::complain(&format!(
+                "{damage}. It was the program '{}', which was put there anew",
+                one.name
+            ));
+        }
+    }
     if !done.is_empty() {
         display::note(&format!("brought up to date on {shown}: {}", list(&done)));
     }
@@ -397,21 +419,21 @@ fn replace(path: &Path, stale: &[Stale<'_>]) -> Result<()> {
     (0..COMMITS_TO_FREE).try_for_each(|_| volume.commit())
 }
 
-fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<Option<Step>> {
+fn plan(volume: &mut Volume, index: usize, name: &str, image: &Image) -> Result<Option<(Step, Difference)>> {
     if index == 0 {
-        return Ok((!is_current(volume, FIRST_PROGRAM, image)?).then_some(Step::InPlace));
+        return Ok(difference(volume, FIRST_PROGRAM, image)?.map(|why| (Step::InPlace, why)));
     }
     let (all, _) = tree::entries(volume, ROOT_DIRECTORY, "")?;
     let Some(named) = all.into_iter().find(|named| named.path == name) else {
-        return Ok(Some(Step::Install));
+        return Ok(Some((Step::Install, Difference::Other)));
     };
     let base = named.capability.address;
     let ours = volume.object(base).as_ref().is_some_and(is_installed);
     // A name that the user gave to something else is the user's.
-    if !ours || is_current(volume, base, image)? {
+    if !ours {
         return Ok(None);
     }
-    Ok(Some(Step::Replace(named.capability)))
+    Ok(difference(volume, base, image)?.map(|why| (Step::Replace(named.capability), why)))
 }
 
 fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Result<()> {
@@ -420,6 +442,9 @@ fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Res
             let Some(mut record) = volume.object(FIRST_PROGRAM) else {
                 bail!("there is no object at {FIRST_PROGRAM:#x}")
             };
+            // Where a map node was damaged, pages behind the end are marked as lost, too: up to the end of the last slot nobody else has any.
+            record.pages = record.pages.next_multiple_of(SLOT / PAGE);
+            volume.put(&record)?;
             volume.discard(FIRST_PROGRAM, 0, record.pages)?;
             record.pages = image.page_count() as u64;
             record.modified_ns = now_ns();

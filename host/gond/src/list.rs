@@ -1,19 +1,23 @@
-//! `gond ls`: the names on a disk image.
+//! `gond ls`: the names on a disk image, and the objects to which none leads.
 
 use crate::arguments;
 use crate::disk::Access;
+use crate::image;
 use crate::tree::{self, Named};
 use crate::volume::Volume;
 use abi::Rights;
+use abi::address::system_objects;
 use anyhow::Result;
 use names::directory::Mark;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// A line of the list.
 struct Row {
+    /// Its path is empty if the object has no name.
     named: Named,
     /// `None` if there is no object.
     bytes: Option<u64>,
@@ -25,7 +29,8 @@ struct Row {
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json"])?;
     let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
-    let (all, complaints) = tree::walk(&mut volume)?;
+    let (mut all, complaints) = tree::walk(&mut volume);
+    all.extend(unnamed(&mut volume, &all));
     let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();
     if operands.has("json") {
         for row in &rows {
@@ -40,6 +45,27 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The objects to which no name leads.
+fn unnamed(volume: &mut Volume, all: &[Named]) -> Vec<Named> {
+    let reached: BTreeSet<u64> = all
+        .iter()
+        .map(|named| named.capability.address)
+        .chain(system_objects())
+        .collect();
+    let mut records = volume.objects();
+    records.retain(|record| !reached.contains(&record.base));
+    let unnamed = |record| {
+        Some(Named {
+            path: String::new(),
+            kind: tree::kind_of(volume, record),
+            capability: image::owner(record)?,
+            word: 0,
+            mark: Mark::Settled,
+        })
+    };
+    records.iter().filter_map(unnamed).collect()
+}
+
 fn row(volume: &Volume, named: Named) -> Row {
     let record = volume.object(named.capability.address);
     let bytes = record.as_ref().map(|record| named.content_bytes(record));
@@ -49,7 +75,7 @@ fn row(volume: &Volume, named: Named) -> Row {
 
 fn print_json(row: &Row) {
     let line = json!({
-        "name": row.named.path,
+        "name": Some(&row.named.path).filter(|path| !path.is_empty()),
         "kind": row.named.kind.name(),
         "bytes": row.bytes,
         "address": format!("{:#x}", row.named.capability.address),
@@ -58,13 +84,16 @@ fn print_json(row: &Row) {
     println!("{line}");
 }
 
+/// Stands in the table where there is no name.
+const NO_NAME: &str = "(no name)";
+
 fn print_table(rows: &[Row]) {
     let width = rows
         .iter()
         .map(|row| row.named.path.chars().count())
         .max()
         .unwrap_or(0)
-        .max(4);
+        .max(NO_NAME.len());
     println!(
         "{:width$}  {:9}  {:>12}  {:>14}  RIGHTS",
         "NAME", "KIND", "BYTES", "ADDRESS"
@@ -78,6 +107,7 @@ fn print_table(rows: &[Row]) {
             (_, Some(rights)) => rights.to_string(),
         };
         let (path, kind, address) = (&row.named.path, row.named.kind.name(), row.named.capability.address);
+        let path = if path.is_empty() { NO_NAME } else { path };
         println!("{path:width$}  {kind:9}  {bytes:>12}  {address:#14x}  {rights}");
     }
 }

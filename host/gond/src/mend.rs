@@ -1,64 +1,59 @@
-//! `gond mend`: a way out where the root Clist, the root directory or the first program was overwritten or is gone.
+//! `gond mend`: a way out where the root Clist, the root directory or the first program was overwritten, is damaged or is gone.
 //!
 //! It gathers all that is left: records of the Clist and entries of directories that name an object of the table with a
-//! password that it lists. Where the root directory is gone, objects that no other directory names get names of their addresses, and
-//! the programs are put back. Both roots are then as `gond check` wants them, and the system starts again. Damage of the
-//! store itself is not mended here.
+//! password that it lists. Where a directory is gone or has lost a page, objects that no other directory names get names of their
+//! addresses. The programs are put back. Both roots are then as `gond check` wants them, and the system starts again. Damaged pages of
+//! other objects and damage of the store itself are not mended here.
 
 use crate::arguments::{self, count};
 use crate::build;
+use crate::check;
 use crate::disk::{Access, lock_image};
 use crate::image;
 use crate::tree::{self, Named};
-use crate::volume::Volume;
-use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY, system_objects};
+use crate::volume::{Damage, Volume};
+use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, system_objects};
 use abi::layout::{Capability, ClistHeader};
 use anyhow::{Context, Result};
 use names::clist::{Clist, ClistView};
-use names::{Directory, DirectoryView, Kind};
+use names::{Directory, Kind};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use store::ObjectRecord;
 
 /// Runs `gond mend`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("mend", arguments, &["IMAGE"], &[])?;
     let path = Path::new(&operands.values[0]);
     let _lock = lock_image(path)?;
-    let gone: Vec<u64> = image::missing(&Volume::open(path, Access::Read)?)
-        .into_iter()
-        .map(|(base, _)| base)
-        .collect();
+    let mut volume = Volume::open(path, Access::Read)?;
+    let gone: Vec<u64> = image::missing(&volume).into_iter().map(|(base, _)| base).collect();
     let is_gone = |base| gone.contains(&base);
-    let wants_programs = is_gone(ROOT_DIRECTORY) || is_gone(FIRST_PROGRAM);
+    let lost_names = is_gone(ROOT_DIRECTORY) || !tree::left(&mut volume, ROOT_DIRECTORY)?.1.is_empty();
+    let rotten = has_rotten_program(&mut volume)?;
+    let wants_programs = lost_names || rotten || is_gone(FIRST_PROGRAM);
     let programs = wants_programs.then(build::programs).transpose()?;
 
     let mut volume = Volume::open(path, Access::Write)?;
-    let said = if is_gone(ROOT_DIRECTORY) {
+    if is_gone(ROOT_DIRECTORY) {
         image::make_root_directory(&mut volume)?;
-        "the root directory was gone and was made anew".to_owned()
+        println!("the root directory was gone and was made anew");
     } else {
-        match mend_directory(&mut volume)? {
-            Some(dropped) => {
-                format!("the root directory was mended; {dropped} entries of it made no sense and are gone")
-            }
-            None => "the root directory was whole".to_owned(),
-        }
-    };
-    println!("{said}");
+        mend_root_directory(&mut volume)?;
+    }
     if is_gone(ROOT_CLIST) {
         let clist = image::make_root_clist(&mut volume)?;
         image::name_root_clist(&mut volume, clist)?;
-    } else if is_gone(ROOT_DIRECTORY) {
+    } else if lost_names {
         let clist = volume.object(ROOT_CLIST).as_ref().and_then(image::owner);
         image::name_root_clist(&mut volume, clist.context("the root Clist has no owner")?)?;
     }
+    let lost_below = mend_directories_below(&mut volume)?;
     // Capabilities that are found go into a Clist that is in order.
     let clist = mend_clist(&mut volume, is_gone(ROOT_CLIST))?;
     enter_owners(&mut volume)?;
-    if is_gone(ROOT_DIRECTORY) {
+    if lost_names || lost_below {
         let found = name_orphans(&mut volume)?;
         println!("{} to which no name led got names", count(found, "object"));
     }
@@ -76,7 +71,26 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     for name in lost {
         println!("'{name}' led to no object that lists its password, and is gone");
     }
+    drop(volume);
+    if let Some(programs) = programs.filter(|_| rotten) {
+        image::refresh(path, &programs)?;
+    }
+    for fault in check::examine(path)?.faults {
+        println!("not mended: {fault}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a page of an installed program is damaged.
+fn has_rotten_program(volume: &mut Volume) -> Result<bool> {
+    let mut installed = volume.objects();
+    installed.retain(image::is_installed);
+    for record in installed {
+        if !volume.read_left(record.base, record.pages * PAGE)?.1.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Enters the owner capabilities of the system objects in place of those that one of them had before it was made anew.
@@ -100,10 +114,11 @@ fn enter_owners(volume: &mut Volume) -> Result<()> {
 fn name_orphans(volume: &mut Volume) -> Result<u64> {
     let mut objects = volume.objects();
     objects.retain(|record| !system_objects().contains(&record.base) && !image::is_installed(record));
-    let kinds: Vec<_> = objects.iter().map(|record| kind_of(volume, record)).collect();
+    let kinds: Vec<_> = objects.iter().map(|record| tree::kind_of(volume, record)).collect();
     let mut named = BTreeSet::new();
-    for (record, _) in objects.iter().zip(&kinds).filter(|(_, kind)| **kind == Kind::Directory) {
-        let (inside, _) = tree::entries(volume, record.base, "")?;
+    let directories = objects.iter().zip(&kinds).filter(|(_, kind)| **kind == Kind::Directory);
+    for base in directories.map(|(record, _)| record.base).chain([ROOT_DIRECTORY]) {
+        let (inside, _) = tree::entries(volume, base, "")?;
         named.extend(inside.iter().map(|named| named.capability.address));
     }
     let mut found = 0;
@@ -117,34 +132,62 @@ fn name_orphans(volume: &mut Volume) -> Result<u64> {
     Ok(found)
 }
 
-/// The kind of an object, as its content shows it.
-fn kind_of(volume: &mut Volume, record: &ObjectRecord) -> Kind {
-    // One that is too large for a directory or Clist is neither; pages that cannot be read are data.
-    let Ok(bytes) = tree::whole(volume, record.base) else {
-        return Kind::Data;
-    };
-    if DirectoryView::open(&bytes).is_ok() {
-        Kind::Directory
-    } else if ClistView::open(&bytes).is_ok() {
-        Kind::Clist
+/// Mends the root directory, and tells what was to be done.
+fn mend_root_directory(volume: &mut Volume) -> Result<()> {
+    let (old, damaged) = tree::left(volume, ROOT_DIRECTORY)?;
+    let mut new = old.clone();
+    let dropped = Directory::mend(&mut new).context("the root directory")?;
+    if !damaged.is_empty() {
+        put_what_is_left(volume, "the root directory", ROOT_DIRECTORY, &new, &damaged)?;
+    } else if old != new {
+        tree::write_back(volume, ROOT_DIRECTORY, &old, &new)?;
+        println!("the root directory was mended; {dropped} entries of it made no sense and are gone");
     } else {
-        Kind::Data
+        println!("the root directory was whole");
+    }
+    Ok(())
+}
+
+/// Mends all other directories that have damaged pages; tells whether there were any.
+fn mend_directories_below(volume: &mut Volume) -> Result<bool> {
+    let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
+    let mut any = false;
+    loop {
+        let (all, _) = tree::walk(volume);
+        let is_new = |named: &&Named| named.kind == Kind::Directory && seen.insert(named.capability.address);
+        let Some(named) = all.iter().find(is_new) else {
+            return Ok(any);
+        };
+        let base = named.capability.address;
+        // One that leads nowhere or is no directory is for `check` to tell.
+        let Ok((mut new, damaged)) = tree::left(volume, base) else {
+            continue;
+        };
+        if !damaged.is_empty() {
+            Directory::mend(&mut new).with_context(|| named.path.clone())?;
+            put_what_is_left(volume, &format!("'{}'", named.path), base, &new, &damaged)?;
+            any = true;
+        }
     }
 }
 
-/// Mends the root directory; tells how many entries went, if anything was to be done.
-fn mend_directory(volume: &mut Volume) -> Result<Option<usize>> {
-    let old = tree::whole(volume, ROOT_DIRECTORY)?;
-    let mut new = old.clone();
-    let dropped = Directory::mend(&mut new).context("the root directory")?;
-    tree::write_back(volume, ROOT_DIRECTORY, &old, &new)?;
-    Ok((old != new).then_some(dropped))
+/// Puts what is left of an object in its place, and tells what is lost.
+fn put_what_is_left(volume: &mut Volume, what: &str, base: u64, left: &[u8], damaged: &[Damage]) -> Result<()> {
+    for damage in damaged {
+        println!("page {} of {what} is lost: {}", damage.page, damage.what);
+    }
+    println!("{what} was made anew of what is left");
+    tree::put_whole(volume, base, left)
 }
 
-/// Makes the root Clist anew if it is none or was gone; tells of how many capabilities.
+/// Makes the root Clist anew if it is none, is damaged or was gone; tells of how many capabilities.
 fn mend_clist(volume: &mut Volume, was_gone: bool) -> Result<Option<usize>> {
-    let old = tree::whole(volume, ROOT_CLIST)?;
-    if !was_gone && ClistView::open(&old).is_ok_and(|view| view.is_sorted() && view.order_holds()) {
+    let (old, damaged) = tree::left(volume, ROOT_CLIST)?;
+    for damage in &damaged {
+        println!("page {} of the root Clist is lost: {}", damage.page, damage.what);
+    }
+    let lost = was_gone || !damaged.is_empty();
+    if !lost && ClistView::open(&old).is_ok_and(|view| view.is_sorted() && view.order_holds()) {
         return Ok(None);
     }
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
@@ -155,7 +198,7 @@ fn mend_clist(volume: &mut Volume, was_gone: bool) -> Result<Option<usize>> {
             password: word(&record[8..]),
         })
         .collect();
-    let (all, _) = tree::walk(volume)?;
+    let (all, _) = tree::walk(volume);
     found.extend(
         all.iter()
             .filter(|named| named.kind != Kind::Service)
@@ -165,6 +208,13 @@ fn mend_clist(volume: &mut Volume, was_gone: bool) -> Result<Option<usize>> {
     let services = all.iter().filter(|named| named.kind == Kind::Service);
     let owned = services.map(|named| named.capability.address).chain(system_objects());
     found.extend(owned.filter_map(|base| image::owner(&volume.object(base)?)));
+    if lost {
+        // Objects without names: their capabilities may have stood in the part that is lost.
+        let known: BTreeSet<u64> = found.iter().map(|capability| capability.address).collect();
+        let mut unknown = volume.objects();
+        unknown.retain(|record| !known.contains(&record.base));
+        found.extend(unknown.iter().filter_map(image::owner));
+    }
     let mut new = vec![0; old.len()];
     let mut clist = Clist::format(&mut new).context("the root Clist")?;
     for capability in found {
@@ -175,7 +225,7 @@ fn mend_clist(volume: &mut Volume, was_gone: bool) -> Result<Option<usize>> {
         }
     }
     let count = clist.view().count();
-    tree::write_back(volume, ROOT_CLIST, &old, &new)?;
+    tree::put_whole(volume, ROOT_CLIST, &new)?;
     Ok(Some(count))
 }
 

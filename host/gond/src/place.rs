@@ -20,6 +20,36 @@ pub fn root() -> Result<PathBuf> {
     )
 }
 
+/// Another name for a file that is being made. What an interrupted maker of the same file has left under such a name is removed.
+pub fn unfinished(target: &Path) -> PathBuf {
+    let (folder, name) = (
+        target.parent().unwrap_or(Path::new("")),
+        target.file_name().unwrap_or_default(),
+    );
+    let of_process = |process: &str| {
+        let mut name = name.to_owned();
+        name.push(format!(".{process}.new"));
+        folder.join(name)
+    };
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    for found in std::fs::read_dir(here).into_iter().flatten().flatten() {
+        let found = found.file_name().to_string_lossy().into_owned();
+        let process = found.strip_suffix(".new").and_then(|rest| rest.rsplit('.').next());
+        let Some(process) = process.filter(|process| process.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        let is_its = of_process(process).file_name().is_some_and(|its| its == found.as_str());
+        if is_its && !Path::new("/proc").join(process).exists() {
+            let _ = std::fs::remove_file(of_process(process));
+        }
+    }
+    of_process(&std::process::id().to_string())
+}
+
 /// A folder that goes away with the value. Its path is short, because sockets' paths must be.
 pub struct Scratch {
     path: PathBuf,
@@ -49,5 +79,24 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_interrupted_maker_left_is_removed() {
+        let folder = Scratch::make().unwrap();
+        // No process has this number: Linux has 2^22 at most.
+        let (dead, alive) = (folder.file("copy.4294967295.new"), folder.file("copy.1.new"));
+        let (other, users) = (folder.file("other.4294967295.new"), folder.file("copy.x.new"));
+        for file in [&dead, &alive, &other, &users] {
+            std::fs::write(file, "").unwrap();
+        }
+        let own = unfinished(&folder.file("copy"));
+        assert_eq!(own, folder.file(&format!("copy.{}.new", std::process::id())));
+        assert!(!dead.exists() && alive.exists() && other.exists() && users.exists());
     }
 }

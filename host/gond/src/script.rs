@@ -13,6 +13,7 @@ use crate::backtrace::KernelLog;
 use crate::machine::{End, Machine, Wiring};
 use crate::place::Scratch;
 use abi::host;
+use abi::layout::{STATUS_SYSTEM, exception_name};
 use anyhow::{Context, Result, bail};
 use source::Next;
 use std::collections::VecDeque;
@@ -343,6 +344,9 @@ impl Player<'_> {
                 if let (Some(status), Some(line)) = (status, self.running.take()) {
                     self.statuses.push((line, status));
                 } else if !text.is_empty() {
+                    // A program that has gone wrong may send anything.
+                    let text: String = text.chars().filter(|one| !one.is_control()).collect();
+                    let text = shortened(&text);
                     self.trouble
                         .get_or_insert(format!("the system said '{text}' on the control line"));
                 }
@@ -417,7 +421,7 @@ impl Player<'_> {
                 String::new()
             };
             let line = shortened(line);
-            return Verdict::Failure(format!("'{line}' failed with status {status}{more}"));
+            return Verdict::Failure(format!("'{line}' failed with {}{more}", ending(*status)));
         }
         if let Next::Line(line) = self.source.next() {
             return Verdict::Failure(format!("the system was powered off before '{}'", shortened(&line)));
@@ -454,6 +458,14 @@ impl Player<'_> {
         }
         push_section(&mut text, "the last of the kernel's log", &log.last_lines(LOG_LINES));
         text
+    }
+}
+
+/// A status for people: those from `STATUS_SYSTEM` on are the system's.
+fn ending(status: u64) -> String {
+    match status.checked_sub(STATUS_SYSTEM) {
+        Some(exception) => exception_name(exception).to_owned(),
+        None => format!("status {status}"),
     }
 }
 

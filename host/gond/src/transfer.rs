@@ -7,7 +7,7 @@ use crate::arguments::{self, text};
 use crate::disk::{Access, lock_image};
 use crate::display::{self, Job};
 use crate::volume::{Block, Volume};
-use crate::{image, tree};
+use crate::{image, place, tree};
 use abi::address::{OBJECTS_END, PAGE, pages_for};
 use abi::layout::Capability;
 use anyhow::{Context, Result, bail};
@@ -15,6 +15,7 @@ use names::Kind;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 use store::BLOCK;
@@ -139,12 +140,7 @@ pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let name = text("export", &operands.values[1])?;
     let target = Path::new(&operands.values[2]);
     let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
-    let named = tree::find(&mut volume, &name)?;
-    let base = named.capability.address;
-    let record = volume
-        .object(base)
-        .with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
-    let bytes = named.content_bytes(&record);
+    let (base, bytes) = place_of(&mut volume, &name)?;
     let image = Path::new(&operands.values[0]);
     if target
         .canonicalize()
@@ -153,12 +149,30 @@ pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
         bail!("{} is the image itself: give another file", target.display());
     }
     if target == Path::new("-") {
-        copy_out(&mut volume, base, bytes, &mut std::io::stdout().lock()).context("cannot export")?;
+        to_stream(&mut volume, base, bytes, &mut std::io::stdout().lock()).context("cannot export")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let copied = replace(target, |file| copy_out(&mut volume, base, bytes, file));
+    let copied = replace(target, |file| to_file(&mut volume, base, bytes, file));
     copied.with_context(|| format!("cannot export to {}", target.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the content of an object stands, and how long it is. The object is given by its name, or by its address behind `0x`: so it can be had
+/// though no directory can be read. A name that begins so can be told from it by `/`.
+fn place_of(volume: &mut Volume, name: &str) -> Result<(u64, u64)> {
+    let digits = name.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
+    if let Some(Ok(base)) = digits {
+        let record = volume
+            .object(base)
+            .with_context(|| format!("no object begins at {base:#x}; './gond ls IMAGE' lists all"))?;
+        return Ok((base, record.pages.saturating_mul(PAGE)));
+    }
+    let named = tree::find(volume, name)?;
+    let base = named.capability.address;
+    let record = volume
+        .object(base)
+        .with_context(|| format!("'{name}' leads to {base:#x}, where there is no object"))?;
+    Ok((base, named.content_bytes(&record)))
 }
 
 /// Makes a file, or replaces one when all of the new one is there: half a file under the right name would be taken for a whole one, and what is not
@@ -168,8 +182,7 @@ fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result
     if there.is_some_and(|there| !there.is_file()) {
         return write(&mut File::create(target)?);
     }
-    let mut name = target.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    let name = place::unfinished(target);
     let mut file = File::create_new(&name)?;
     let written = write(&mut file).and_then(|()| Ok(std::fs::rename(&name, target)?));
     if written.is_err() {
@@ -178,16 +191,38 @@ fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result
     written
 }
 
-fn copy_out(volume: &mut Volume, base: u64, bytes: u64, output: &mut dyn Write) -> Result<()> {
+/// Writes to what takes one byte behind the other.
+fn to_stream(volume: &mut Volume, base: u64, bytes: u64, output: &mut dyn Write) -> Result<()> {
     const ZERO: Block = [0; BLOCK];
-    let mut left = bytes;
-    let mut page = 0;
-    while left > 0 {
-        let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
-        let content = volume.page(base, page)?.content;
-        output.write_all(&content.as_deref().unwrap_or(&ZERO)[..part])?;
-        left -= part as u64;
-        page += 1;
-    }
+    copy_out(volume, base, bytes, |_, length, content| {
+        output.write_all(content.unwrap_or(&ZERO[..length]))
+    })?;
     Ok(output.flush()?)
+}
+
+/// Writes to a new file; pages that were never written are holes in it.
+fn to_file(volume: &mut Volume, base: u64, bytes: u64, file: &mut File) -> Result<()> {
+    if !file.metadata()?.is_file() {
+        return to_stream(volume, base, bytes, file);
+    }
+    file.set_len(bytes)?;
+    copy_out(volume, base, bytes, |at, _, content| {
+        content.map_or(Ok(()), |content| file.write_all_at(content, at))
+    })
+}
+
+/// Hands the content over page by page: where a page stands, its length, and its bytes unless it was never written.
+fn copy_out(
+    volume: &mut Volume,
+    base: u64,
+    bytes: u64,
+    mut take: impl FnMut(u64, usize, Option<&[u8]>) -> std::io::Result<()>,
+) -> Result<()> {
+    for page in 0..bytes.div_ceil(PAGE) {
+        let at = page * PAGE;
+        let length = usize::try_from(bytes - at).unwrap_or(BLOCK).min(BLOCK);
+        let content = volume.page(base, page)?.content;
+        take(at, length, content.as_ref().map(|content| &content[..length]))?;
+    }
+    Ok(())
 }

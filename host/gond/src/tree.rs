@@ -3,7 +3,8 @@
 //! On the host there is no protection to respect, so a directory is read whatever its capability says; whether
 //! that capability is valid is `gond check`'s question.
 
-use crate::volume::{Block, Volume};
+use crate::image;
+use crate::volume::{Block, Damage, Volume};
 use abi::Rights;
 use abi::address::{PAGE, ROOT_CLIST, ROOT_DIRECTORY};
 use abi::layout::Capability;
@@ -70,7 +71,19 @@ pub fn rights_of(record: &ObjectRecord, named: &Named) -> Option<Rights> {
 }
 
 /// The bytes of the object at `base`.
+///
+/// # Errors
+/// Also the first [`Damage`].
 pub fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
+    let (bytes, damaged) = left(volume, base)?;
+    damaged
+        .into_iter()
+        .next()
+        .map_or(Ok(bytes), |damage| Err(damage.into()))
+}
+
+/// What can be read of the object at `base`, zero for pages that are damaged, and these.
+pub fn left(volume: &mut Volume, base: u64) -> Result<(Vec<u8>, Vec<Damage>)> {
     let record = volume
         .object(base)
         .with_context(|| format!("there is no object at {base:#x}"))?;
@@ -78,7 +91,25 @@ pub fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
     if bytes > LARGEST {
         bail!("the object at {base:#x} is too large for a directory or Clist");
     }
-    volume.read(base, bytes)
+    volume.read_left(base, bytes)
+}
+
+/// The kind of an object, as its content shows it.
+pub fn kind_of(volume: &mut Volume, record: &ObjectRecord) -> Kind {
+    if image::is_installed(record) {
+        return Kind::Program;
+    }
+    // One that is too large for a directory or Clist is neither; pages that cannot be read are data.
+    let Ok(bytes) = whole(volume, record.base) else {
+        return Kind::Data;
+    };
+    if DirectoryView::open(&bytes).is_ok() {
+        Kind::Directory
+    } else if ClistView::open(&bytes).is_ok() {
+        Kind::Clist
+    } else {
+        Kind::Data
+    }
 }
 
 /// Writes back what changed between `old` and `new`.
@@ -90,6 +121,13 @@ pub fn write_back(volume: &mut Volume, base: u64, old: &[u8], new: &[u8]) -> Res
         }
     }
     Ok(())
+}
+
+/// Puts `new` in place of the whole object at `base`, damaged pages included.
+pub fn put_whole(volume: &mut Volume, base: u64, new: &[u8]) -> Result<()> {
+    let empty = vec![0; new.len()];
+    volume.discard(base, 0, new.len() as u64 / PAGE)?;
+    write_back(volume, base, &empty, new)
 }
 
 /// Changes the directory at `base`.
@@ -117,11 +155,16 @@ pub fn change_root_clist(
     write_back(volume, ROOT_CLIST, &old, &new)
 }
 
-/// The names in the directory at `base`, and what is wrong with it.
+/// The names in the directory at `base`, as far as its pages can be read, and what is wrong with it.
 pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Named>, Vec<String>)> {
-    let bytes = whole(volume, base)?;
+    let (mut bytes, damaged) = left(volume, base)?;
+    let mut faults: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+    if !damaged.is_empty() {
+        // The header may have been in one of them.
+        Directory::mend(&mut bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    }
     let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
-    let faults = view.faults().map(|fault| fault.to_string()).collect();
+    faults.extend(view.faults().map(|fault| fault.to_string()));
     let marks: BTreeMap<&str, Mark> = view
         .marked(0)
         .map(|(marked, entry)| (entry.name, marked.mark))
@@ -147,7 +190,7 @@ pub fn recover(volume: &mut Volume) -> Result<()> {
     if volume.report().clean {
         return Ok(());
     }
-    let (all, _) = walk(volume)?;
+    let (all, _) = walk(volume);
     let below = all.iter().filter(|named| named.kind == Kind::Directory);
     let bases: BTreeSet<u64> = below.map(|named| named.capability.address).collect();
     for base in bases.into_iter().chain([ROOT_DIRECTORY]) {
@@ -253,7 +296,7 @@ pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
 
 /// Everything that has a name, in order of paths, and what is wrong with the directories. A directory that is
 /// reached twice is listed twice and entered once.
-pub fn walk(volume: &mut Volume) -> Result<(Vec<Named>, Vec<String>)> {
+pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
     let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
     let mut waiting = vec![(ROOT_DIRECTORY, String::new())];
     let (mut found, mut complaints) = (Vec::new(), Vec::new());
@@ -267,7 +310,6 @@ pub fn walk(volume: &mut Volume) -> Result<(Vec<Named>, Vec<String>)> {
                 );
                 here
             }
-            Err(error) if base == ROOT_DIRECTORY => return Err(error.context("the root directory cannot be read")),
             Err(error) => {
                 complaints.push(format!("directory '/{prefix}': {error:#}"));
                 continue;
@@ -281,5 +323,5 @@ pub fn walk(volume: &mut Volume) -> Result<(Vec<Named>, Vec<String>)> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok((found, complaints))
+    (found, complaints)
 }

@@ -30,6 +30,35 @@ pub struct Page {
     pub limits: Option<PageFlags>,
 }
 
+/// A page of an object that the disk does not give back as it was written.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    image: PathBuf,
+    base: u64,
+    /// Its number in the object.
+    pub page: u64,
+    /// What is wrong, as a sentence.
+    pub what: &'static str,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            image,
+            base,
+            page,
+            what,
+        } = self;
+        write!(
+            f,
+            "{}: page {page} of the object at {base:#x} is damaged: {what}",
+            image.display()
+        )
+    }
+}
+
+impl std::error::Error for Damage {}
+
 /// An opened disk image.
 pub struct Volume {
     world: HostWorld,
@@ -150,13 +179,17 @@ impl Volume {
                         BadPage::Checksum => "its checksum is wrong",
                         BadPage::Map => "the page map above it is damaged",
                         BadPage::Disk => "the image could not be read",
-                        BadPage::Memory => "there is not enough memory",
-                        BadPage::Gone => "the object was deleted",
+                        BadPage::Memory => bail!("there is not enough memory"),
+                        BadPage::Gone => bail!("the object at {base:#x} was deleted"),
                     };
-                    bail!(
-                        "{}: page {page} of the object at {base:#x} is damaged: {what}",
-                        self.path.display()
-                    );
+                    let image = self.path.clone();
+                    return Err(Damage {
+                        image,
+                        base,
+                        page,
+                        what,
+                    }
+                    .into());
                 }
                 _ => {}
             }
@@ -178,21 +211,31 @@ impl Volume {
         None
     }
 
-    /// Reads the first `bytes` of an object.
-    pub fn read(&mut self, base: u64, bytes: u64) -> Result<Vec<u8>> {
+    /// Reads the first `bytes` of an object. Damaged pages are zero, and told.
+    ///
+    /// # Errors
+    /// Any but [`Damage`].
+    pub fn read_left(&mut self, base: u64, bytes: u64) -> Result<(Vec<u8>, Vec<Damage>)> {
         let length = usize::try_from(bytes)?;
-        let mut content = Vec::new();
+        let (mut content, mut damaged) = (Vec::new(), Vec::new());
         content
             .try_reserve_exact(length)
             .with_context(|| format!("the object at {base:#x} does not fit into memory"))?;
         for page in 0..bytes.div_ceil(BLOCK as u64) {
             let part = BLOCK.min(length - content.len());
-            match self.page(base, page)?.content {
+            let block = match self.page(base, page) {
+                Ok(page) => page.content,
+                Err(error) => {
+                    damaged.push(error.downcast::<Damage>()?);
+                    None
+                }
+            };
+            match block {
                 Some(block) => content.extend_from_slice(&block[..part]),
                 None => content.resize(content.len() + part, 0),
             }
         }
-        Ok(content)
+        Ok((content, damaged))
     }
 
     /// Puts a record in the table, new or in place of the one at its base.

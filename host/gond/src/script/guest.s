@@ -23,7 +23,7 @@ ready:  .asciz "ready\n"
 good:   .asciz "status 0\n"
 bad:    .asciz "status 1\n"
 newline: .asciz "\r\n"
-words:  .asciz "what?\n"
+words:  .asciz "\033[31mwhat?\n"
 
         .text
         .globl start

@@ -3,7 +3,7 @@
 //! A thread reads, so that the loop that follows the guest never waits for a line.
 
 use abi::host;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -28,6 +28,9 @@ impl Source {
         } else {
             let file =
                 std::fs::File::open(name).with_context(|| format!("cannot read the script {}", name.display()))?;
+            if file.metadata()?.is_dir() {
+                bail!("cannot read the script {}: it is a folder", name.display());
+            }
             Box::new(BufReader::new(file))
         };
         let (sender, receiver) = channel();

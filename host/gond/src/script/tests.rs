@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::machine;
+use abi::layout::EXCEPTION_RESOURCE;
 use std::process::Command;
 
 /// A machine with that guest, in a folder that goes away.
@@ -63,7 +64,12 @@ fn failures_are_told() {
     let Some((played, _)) = run(&["s", "e one"], Patience::seconds(20)) else {
         return;
     };
-    assert!(matches!(played.verdict, Verdict::Failure(what) if what.contains("what?")));
+    assert!(matches!(played.verdict, Verdict::Failure(what) if what.contains("what?") && !what.contains('\x1b')));
+    assert_eq!(ending(1), "status 1");
+    assert_eq!(
+        ending(STATUS_SYSTEM + EXCEPTION_RESOURCE),
+        "out of memory, account or disk space"
+    );
     let Some((played, output)) = run(&["q", "e never"], Patience::seconds(20)) else {
         return;
     };

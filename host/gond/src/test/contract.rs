@@ -5,6 +5,7 @@ mod accidents;
 mod losses;
 mod nonsense;
 mod person;
+mod rot;
 
 use super::{Bench, built, play, slurp};
 use crate::script::Patience;
@@ -86,6 +87,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     refusals(&mut stand)?;
     nonsense::run(&mut stand)?;
     losses::run(&mut stand)?;
+    rot::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }
