@@ -74,13 +74,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::System(error) => write!(
-                f,
-                "{} ({}){}",
-                sentence(error.text()),
-                error.name(),
-                crate::report::Short(*error)
-            ),
+            Self::System(error) => {
+                write!(f, "{} ({})", sentence(error.text()), error.name())?;
+                crate::report::Short::of(*error).map_or(Ok(()), |short| short.fmt(f))
+            }
             Self::Directory(error) => error.fmt(f),
             Self::Clist(error) => error.fmt(f),
             Self::Path(error) => error.fmt(f),

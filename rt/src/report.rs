@@ -38,6 +38,7 @@ pub struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
+        let mut short = None;
         write!(f, "{}: ", self.image.name)?;
         match report.exception {
             0 if report.status < STATUS_SYSTEM => return write!(f, "ended with status {}", report.status),
@@ -45,7 +46,10 @@ impl fmt::Display for Shown<'_> {
             EXCEPTION_KILL | EXCEPTION_INTERRUPT => return f.write_str(exception_name(report.exception)),
             EXCEPTION_PROTECTION => self.access(f)?,
             EXCEPTION_RESOURCE => match Error::from_code(report.had) {
-                Some(error) => write!(f, "{}{}", crate::error::sentence(error.text()), Short(error))?,
+                Some(error) => {
+                    short = Short::of(error);
+                    f.write_str(crate::error::sentence(error.text()))?;
+                }
                 None => f.write_str(exception_name(EXCEPTION_RESOURCE))?,
             },
             kind => f.write_str(exception_name(kind))?,
@@ -58,34 +62,50 @@ impl fmt::Display for Shown<'_> {
         if report.exception == EXCEPTION_PROTECTION && report.had == 0 && STACKS.contains(&report.address) {
             f.write_str("; the stack is used up")?;
         }
-        Ok(())
+        short.map_or(Ok(()), |short| short.fmt(f))
     }
 }
 
-/// The figures behind an error that says that something is short, and what to do; nothing behind others.
-pub(crate) struct Short(pub(crate) Error);
+/// The figures behind an error that says that something is short, and what to do.
+#[derive(Debug)]
+pub(crate) struct Short {
+    error: Error,
+    /// KiB of memory that are free.
+    memory: u64,
+    /// KiB of the disk that are free, and those of them that are promised or kept for removals.
+    disk: (u64, u64),
+}
+
+impl Short {
+    /// None for other errors, and if there are no figures.
+    pub(crate) fn of(error: Error) -> Option<Self> {
+        let kib = |pages: u64| pages * PAGE / 1024;
+        if !matches!(error, Error::DiskFull | Error::NoMemory | Error::LimitReached) {
+            return None;
+        }
+        let (memory, disk) = (crate::system::memory().ok()?, crate::system::store().ok()?);
+        Some(Self {
+            error,
+            memory: kib(memory.free),
+            disk: (kib(disk.free), kib(disk.reserved)),
+        })
+    }
+}
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kib = |pages: u64| pages * PAGE / 1024;
-        if !matches!(self.0, Error::DiskFull | Error::NoMemory | Error::LimitReached) {
-            return Ok(());
-        }
-        let (Ok(memory), Ok(disk)) = (crate::system::memory(), crate::system::store()) else {
-            return Ok(());
-        };
-        let (free, kept) = (kib(disk.free), kib(disk.reserved));
-        match self.0 {
+        let (memory, (free, kept)) = (self.memory, self.disk);
+        match self.error {
             Error::DiskFull => write!(
                 f,
                 "; of {free} KiB that are free, {kept} are promised or kept for removals: 'rm' makes room, a little later"
             ),
-            Error::NoMemory => write!(f, "; {} KiB of memory are free: end a program", kib(memory.free)),
+            Error::NoMemory => write!(f, "; {memory} KiB of memory are free: end a program"),
             _ => write!(
                 f,
-                "; a program may take a part of what is free when it starts, so that others can go on: {} KiB of memory and {free} KiB of \
+                "; a program may take a part of what is free when it starts, so that others can go on: {memory} KiB of memory and {} KiB of \
                  the disk are free now",
-                kib(memory.free)
+                free.saturating_sub(kept)
             ),
         }
     }
@@ -118,8 +138,13 @@ impl Shown<'_> {
         };
         write!(
             f,
-            "protection fault: {verb} {:#x} (needs {wanted}, has {had})",
-            report.address
+            "protection fault: {verb} {:#x} (needs {wanted}, has {had}{})",
+            report.address,
+            if had.contains(wanted) {
+                "; the page's limits forbid it"
+            } else {
+                ""
+            }
         )
     }
 }
@@ -159,6 +184,31 @@ mod tests {
         };
         let expected = "hello: protection fault: write to 0x7f0000000008 (needs -w---, has -----) at instruction 0x5000; the stack is used up";
         assert_eq!(shown(outside), expected);
+    }
+
+    #[test]
+    fn limits_of_a_page_are_told() {
+        let report = ExitReport {
+            exception: EXCEPTION_PROTECTION,
+            wanted: 2,
+            had: 15,
+            ..ExitReport::default()
+        };
+        assert!(shown(report).contains("(needs -w---, has rwxd-; the page's limits forbid it) at instruction"));
+    }
+
+    #[test]
+    fn promised_blocks_are_not_free() {
+        let short = Short {
+            error: Error::LimitReached,
+            memory: 100,
+            disk: (30, 27),
+        };
+        assert!(
+            short
+                .to_string()
+                .ends_with(": 100 KiB of memory and 3 KiB of the disk are free now")
+        );
     }
 
     #[test]

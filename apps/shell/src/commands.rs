@@ -140,7 +140,7 @@ static COMMANDS: &[Command] = &[
         "create",
         "NAME SIZE",
         "make a persistent object of zero bytes",
-        "SIZE is in bytes, or with K, M or G behind it: create notes 64K.\nThe object gets an address that is its own for ever, and an owner capability in the root Clist.",
+        "SIZE is in bytes, or with K, M or G behind it: create notes 64K. 128G is the largest.\nThe object gets an address that is its own for ever, and an owner capability in the root Clist.",
         Plain(objects::create),
     ),
     command(
@@ -214,7 +214,13 @@ static COMMANDS: &[Command] = &[
         Plain(system::kill),
     ),
     command("domains", "", "list the protection domains", "", Plain(system::domains)),
-    command("mem", "", "show memory and disk in use", "", Plain(system::mem)),
+    command(
+        "mem",
+        "",
+        "show memory and disk in use",
+        "Memory: 'kernel' is its image, tables and heap, 'objects' the pages of objects in use; a page that several objects share, as a program's image and its clones do, counts for each of them, so the rows may be more than is used. 'tables' are page tables.\nDisk: 'promised' is the part of what is free that is for pages not yet written, or kept for removals; 'changed' is what the next checkpoint writes.",
+        Plain(system::mem),
+    ),
     command(
         "sync",
         "",
@@ -367,7 +373,9 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
                     command.name, command.arguments, "", command.summary
                 );
             }
-            println!("Any other word is the name of a program. Words may be quoted; # begins a comment.");
+            println!(
+                "Any other word is the name of a program. Words may be quoted; # begins a comment. A line has up to 1,000 characters."
+            );
             Ok(())
         }
         [name] => {

@@ -55,8 +55,8 @@ pub struct Editor {
     history: Vec<String>,
     /// Which line of the history is shown; its length if the new one is.
     shown: usize,
-    /// The new line, while another is shown.
-    draft: Vec<char>,
+    /// The new line, while another is shown, and whether it had no room for all of its characters.
+    draft: (Vec<char>, bool),
     escape: Escape,
     /// Bytes of a character that has not all come yet.
     partial: Vec<u8>,
@@ -77,7 +77,7 @@ impl Editor {
             cursor: 0,
             history: Vec::new(),
             shown: 0,
-            draft: Vec::new(),
+            draft: (Vec::new(), false),
             escape: Escape::No,
             partial: Vec::new(),
             overlong: false,
@@ -156,7 +156,7 @@ impl Editor {
 
     fn reset(&mut self) {
         self.line.clear();
-        self.draft.clear();
+        self.draft.0.clear();
         self.cursor = 0;
         self.shown = self.history.len();
         self.partial.clear();
@@ -255,11 +255,11 @@ impl Editor {
             return;
         };
         if self.shown == self.history.len() {
-            self.draft = core::mem::take(&mut self.line);
+            self.draft = (core::mem::take(&mut self.line), self.overlong);
         }
         self.shown = index;
-        self.line = match self.history.get(index) {
-            Some(line) => line.chars().collect(),
+        (self.line, self.overlong) = match self.history.get(index) {
+            Some(line) => (line.chars().collect(), false),
             None => core::mem::take(&mut self.draft),
         };
         self.cursor = self.line.len();

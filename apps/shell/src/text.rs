@@ -113,6 +113,7 @@ pub fn size(text: &str) -> Option<u64> {
         (at, 'K' | 'k') => (text.get(..at)?, 1 << 10),
         (at, 'M' | 'm') => (text.get(..at)?, 1 << 20),
         (at, 'G' | 'g') => (text.get(..at)?, 1 << 30),
+        (at, 'T' | 't') => (text.get(..at)?, 1 << 40),
         _ => (text, 1),
     };
     number(digits)?.checked_mul(factor)

@@ -41,7 +41,7 @@ no room stay as they are, which is told.
   --clock WHAT      what advances the machine's clock: time, or with 'instructions' each instruction by a
                     nanosecond, so that 'micro' counts instructions (time)
   --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
-  --script FILE|-   run the lines of FILE (or of standard input) in the shell
+  --script FILE|-   run the lines of FILE (or of standard input) in the shell; a line has up to 4,000 bytes
   --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)
   --debugger [SOCKET|stdio]
                     attach the kernel debugger to a socket (gondwana.debugger), where './gond debugger' finds it;

@@ -134,8 +134,12 @@ fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outco
         return Ok(());
     }
     let kind = programs::kind_in_words(found.kind);
+    let does = match (command, found.kind) {
+        ("write", Kind::Program) => "writes where the limits of its pages allow it",
+        _ => "does it all the same",
+    };
     said(format!(
-        "{command}: {path} is {kind}; '{command} --force {path}' does it all the same"
+        "{command}: {path} is {kind}; '{command} --force {path}' {does}"
     ))
 }
 
@@ -148,7 +152,11 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     if found.kind == Kind::Directory {
         match Directory::open(found.capability.address).and_then(|directory| directory.list()) {
             Ok(names) if names.is_empty() => force = true,
-            Ok(_) => return said(format!("rm: {path} is not empty")),
+            Ok(_) => {
+                return said(format!(
+                    "rm: {path} is not empty; 'ls {path}' lists what is to be removed first"
+                ));
+            }
             // The user may insist on removing an object that is no directory any more.
             Err(_) if force => {}
             Err(error) => return said(format!("rm: {path}: {error}; 'rm --force {path}' removes it")),
@@ -326,6 +334,19 @@ pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
+/// What takes a name and its object away, if anything does.
+fn removal_of(name: &str, found: &Found) -> String {
+    if abi::address::system_objects().contains(&found.capability.address) {
+        return "the system starts from it, so it stays".into();
+    }
+    let force = if matches!(found.kind, Kind::Data | Kind::Directory) {
+        ""
+    } else {
+        "--force "
+    };
+    format!("'rm {force}{name}' takes both away")
+}
+
 pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let [name, text] = arguments else {
         return Err(Complaint::Usage);
@@ -339,7 +360,8 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let address = named.capability.address;
     if named.capability.password == password {
         return said(format!(
-            "revoke: by this password the name {name} leads to its object, and would lead nowhere; 'rm {name}' takes both away"
+            "revoke: by this password the name {name} leads to its object, and would lead nowhere; {}",
+            removal_of(name, &named)
         ));
     }
     let mut root = Clist::root()?;
@@ -354,7 +376,8 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         .all(|one| one.password == password)
     {
         return said(format!(
-            "revoke: without this password nobody could remove {name} any more; 'rm {name}' takes both away"
+            "revoke: without this password nobody could remove {name} any more; {}",
+            removal_of(name, &named)
         ));
     }
     match call::obj_passwd(address, password, 0) {

@@ -69,6 +69,9 @@ pub fn kill(_: &mut Shell, arguments: &[&str]) -> Outcome {
         return said(format!("kill: {text} is the shell itself; 'poweroff' ends the system"));
     }
     match call::thread_delete(thread, STATUS_KILLED) {
+        Err(abi::Error::NoSuchThread) if report.parent == 0 => said(format!(
+            "kill: {text} was not started by this shell; 'exit' leads to the first one, which can end more"
+        )),
         Err(abi::Error::NoSuchThread) => said(format!(
             "kill: {text} belongs to {:#x}, which still runs: end that first",
             report.parent

@@ -157,9 +157,13 @@ fn a_line_that_is_too_long_is_not_given() {
         .keys("y\r")
         .keys("z\r")
         .keys(&longest)
-        .keys("y\x15z\r");
+        .keys("y\x15z\r")
+        .keys(&longest)
+        .keys("y\x1b[A\r")
+        .keys(&longest)
+        .keys("y\x1b[A\x1b[B\r");
     let z = Event::Line("z".into());
-    assert_eq!(session.lines, [Event::TooLong, z.clone(), z]);
+    assert_eq!(session.lines, [Event::TooLong, z.clone(), z.clone(), z, Event::TooLong]);
 }
 
 #[test]

@@ -3,19 +3,25 @@
 use super::{Ran, Stand};
 use anyhow::{Context, Result};
 
-/// Lines that must fail, and a part of the sentence. An object `y` of a page is there.
+/// Lines that must fail, and a part of the sentence. An object `y` of a page is there, and a directory `d` with a name in it.
 const REFUSED: &[(&str, &str)] = &[
     // Harm.
-    ("write hello 0 boom", "is a program"),
+    ("write hello 0 boom", "where the limits of its pages allow it"),
+    (
+        "write --force hello 0 boom",
+        "(needs -w---, has rwxd-; the page's limits forbid it)",
+    ),
     ("write root-clist 0 zap", "what the system starts from"),
     ("write --force root-clist 0 zap", "what the system starts from"),
     ("write --force shell 0 zap", "what the system starts from"),
     ("rm --force shell", "what the system starts from"),
     ("rm hello", "is a program"),
+    ("rm d", "'ls d' lists what is to be removed first"),
     ("oo1 remove hello", "not an OO1 database"),
     ("mv shell x", "what the system starts from"),
     ("mv root-clist x", "what the system starts from"),
     ("create x 900G", "128 GiB are the most"),
+    ("create x 1T", "128 GiB are the most"),
     ("hello > x", "no redirections"),
     ("kill 0x10000", "the shell itself"),
     ("kill 12345", "no thread"),
@@ -130,7 +136,10 @@ fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
     let lines: Vec<_> = lines
         .map(|(index, (line, _))| format!("echo before {index}\n{line}"))
         .collect();
-    let lines = format!("create y 4K\n{}\necho alive\ncat y\nrm y\nhello\n", lines.join("\n"));
+    let lines = format!(
+        "create y 4K\nmkdir d\ncreate d/x 4K\n{}\necho alive\ncat y\nrm y\nrm d/x\nrm d\nhello\n",
+        lines.join("\n")
+    );
     let ran = stand.play(&lines)?;
     // One of the lines that must succeed is counted if it fails, too.
     let all_fail = ran.complaints.contains(&format!("and {} more", REFUSED.len() - 1));
@@ -170,7 +179,7 @@ fn too_large(stand: &mut Stand<'_, '_>) -> Result<()> {
 
 /// Passwords without which an object could not be removed any more, or its name would lead nowhere.
 fn last_passwords(stand: &mut Stand<'_, '_>) -> Result<()> {
-    let made = stand.play("create y 4K\noo1 create parts 200\noo1 pdx parts\ncaps y\ncaps parts.pdx\ngrant y rw\n")?;
+    let made = stand.play("create y 4K\noo1 create parts 200\noo1 pdx parts\ncaps y\ncaps parts.pdx\ncaps hello\ncaps shell\ngrant y rw\n")?;
     let passwords = |name: &str| -> Vec<String> {
         let lines = made
             .output
@@ -188,17 +197,22 @@ fn last_passwords(stand: &mut Stand<'_, '_>) -> Result<()> {
         .and_then(|line| line.split_whitespace().next());
     let granted = granted.context("nothing was granted")?;
     let mut lines = vec![format!("revoke y {granted}")];
-    let all = [("y", passwords("y")), ("parts.pdx", passwords("parts.pdx"))];
+    let all = ["y", "parts.pdx", "hello", "shell"].map(|name| (name, passwords(name)));
     for (name, passwords) in &all {
         lines.extend(passwords.iter().map(|password| format!("revoke {name} {password}")));
     }
     lines.push("rm --force parts.pdx\nrm parts\nrm y\necho removed\n".into());
     let ran = stand.play(&lines.join("\n"))?;
     let refusals = ran.output.matches("takes both away").count();
-    let good = all[0].1.len() == 1 && all[1].1.len() == 2 && refusals == 3 && ran.output.ends_with("\nremoved\n");
+    let found = all.each_ref().map(|(_, passwords)| passwords.len());
+    let good = found == [1, 2, 1, 1]
+        && refusals == 4
+        && ran.output.contains("'rm --force hello' takes both away")
+        && ran.output.contains("the system starts from it, so it stays")
+        && ran.output.ends_with("\nremoved\n");
     stand.bench.report(
         "the password that a name leads by, and the last one that removes its object, are not revoked",
-        if good && last_fault_is(&ran, 2) {
+        if good && last_fault_is(&ran, 4) {
             Ok(())
         } else {
             ran.expect(1, &made.output)
