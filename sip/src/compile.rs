@@ -3,10 +3,12 @@
 //! imported it finds in its instance context, whose slots the executor fills by name.
 
 use crate::layout::Layout;
-use crate::module::{Module, Refusal};
+use crate::module::{Body, Module, Refusal};
 use crate::refine;
 use crate::translate::{self, Scratch, TrapKind};
-use alloc::{boxed::Box, format, string::ToString, sync::Arc, vec::Vec};
+use crate::verify;
+use alloc::string::{String, ToString};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ops::Range;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::isa::OwnedTargetIsa;
@@ -14,7 +16,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, FinalizedRelocTarget, control::ControlPlane, ir};
 
 /// Changes whenever the same module would compile to different code.
-pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".4, cranelift 0.135");
+pub const COMPILER_VERSION: &str = concat!("sip ", env!("CARGO_PKG_VERSION"), ".5, cranelift 0.135");
 
 /// How memory accesses are kept inside a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -133,39 +135,128 @@ fn isa(options: Options, level: &str) -> OwnedTargetIsa {
         .expect("settings fit together")
 }
 
-/// Validates and compiles a module.
+/// How a function is compiled: first fast, and then again each time that it is not proved, with less to go wrong.
+///
+/// Nothing but the verifier says what code may run, so what the passes and the optimizer make is not refused by
+/// mistake alone: also where they are right the proof may not follow them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Care {
+    /// With the passes of [`crate::refine`] and Cranelift's optimizer.
+    Fast,
+    /// With neither: each instruction as the module has it.
+    Plain,
+    /// So, and each index is compared with the memory's length right before the access, also in guard mode.
+    Compared,
+}
+
+/// Validates and compiles a module. What the verifier does not prove is compiled again, with more [`Care`].
 ///
 /// # Errors
 /// A [`Refusal`] with the offset and the reason.
 pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
+    compile_judged(bytes, options, |image, _| {
+        // What contradicts itself as a whole has no functions to blame: the verifier will say so again.
+        let refused = verify::refused(image).unwrap_or_default();
+        refused.into_iter().map(|(function, _)| function).collect()
+    })
+}
+
+/// As [`compile`], with another judge: of an image all of whose functions have at most this care it says which are to be
+/// compiled again with more, by their numbers among those that the module defines.
+///
+/// # Errors
+/// A [`Refusal`] with the offset and the reason.
+pub fn compile_judged(
+    bytes: &[u8],
+    options: Options,
+    mut judge: impl FnMut(&Image, Care) -> Vec<usize>,
+) -> Result<Image, Refusal> {
     let (module, bodies) = Module::parse(bytes)?;
     let layout = Layout::new(&module);
-    let mut output = Output {
-        image: Image {
-            key: key(bytes, options),
-            options,
-            module: Arc::new(module),
-            layout,
-            code: Vec::new(),
-            functions: Vec::new(),
-            traps: Vec::new(),
-            calls: Vec::new(),
-        },
-        fixups: Vec::new(),
+    let empty = Image {
+        key: key(bytes, options),
+        options,
+        module: Arc::new(module),
+        layout,
+        code: Vec::new(),
+        functions: Vec::new(),
+        traps: Vec::new(),
+        calls: Vec::new(),
     };
-    let (optimizing, plain) = (isa(options, "speed"), isa(options, "none"));
-    let mut scratch = Scratch::default();
-    let mut context = Box::new(Context::new());
-    let module = output.image.module.clone();
-    for body in bodies {
+    let mut maker = Maker::new(empty.module.clone(), layout, options);
+    let mut pieces = Vec::new();
+    for body in &bodies {
+        pieces.push(maker.function(body, Care::Fast)?);
+    }
+    let mut image = link(empty.clone(), &pieces)?;
+    // With explicit bounds the last two are the same.
+    let steps = match options.bounds {
+        Bounds::Guard => &[(Care::Fast, Care::Plain), (Care::Plain, Care::Compared)][..],
+        Bounds::Explicit => &[(Care::Fast, Care::Plain)],
+    };
+    for &(before, care) in steps {
+        let again = judge(&image, before);
+        if again.is_empty() {
+            break;
+        }
+        for at in again {
+            if let (Some(piece), Some(body)) = (pieces.get_mut(at), bodies.get(at)) {
+                *piece = maker.function(body, care)?;
+            }
+        }
+        image = link(empty.clone(), &pieces)?;
+    }
+    Ok(image)
+}
+
+/// A compiled function. Offsets are from its start.
+struct Piece {
+    code: Vec<u8>,
+    traps: Vec<TrapSite>,
+    calls: Vec<(u32, u32)>,
+    /// Places of addresses of functions, the functions, and what is added.
+    fixups: Vec<(u32, u32, i64)>,
+}
+
+/// Makes functions.
+struct Maker {
+    module: Arc<Module>,
+    layout: Layout,
+    options: Options,
+    optimizing: OwnedTargetIsa,
+    plain: OwnedTargetIsa,
+    scratch: Scratch,
+    context: Box<Context>,
+}
+
+impl Maker {
+    fn new(module: Arc<Module>, layout: Layout, options: Options) -> Self {
+        Self {
+            module,
+            layout,
+            options,
+            optimizing: isa(options, "speed"),
+            plain: isa(options, "none"),
+            scratch: Scratch::default(),
+            context: Box::new(Context::new()),
+        }
+    }
+
+    fn function(&mut self, body: &Body<'_>, care: Care) -> Result<Piece, Refusal> {
         let index = body.0.index;
+        let refused = |reason| Refusal::Backend {
+            function: index,
+            reason,
+        };
+        let mut options = self.options;
+        if care == Care::Compared {
+            options.bounds = Bounds::Explicit;
+        }
+        let context = &mut *self.context;
         context.clear();
         context.func.name = ir::UserFuncName::user(0, index);
-        let flags = context
-            .func
-            .dfg
-            .mem_flags
-            .insert_unchecked(ir::MemFlagsData::trusted().with_readonly());
+        let flags = ir::MemFlagsData::trusted().with_readonly();
+        let flags = context.func.dfg.mem_flags.insert_unchecked(flags);
         let limit = context.func.create_global_value(ir::GlobalValueData::VMContext);
         let limit = context.func.create_global_value(ir::GlobalValueData::Load {
             base: limit,
@@ -174,40 +265,32 @@ pub fn compile(bytes: &[u8], options: Options) -> Result<Image, Refusal> {
             flags,
         });
         context.func.stack_limit = Some(limit);
-        translate::function(&module, &layout, options, body, &mut context.func, &mut scratch)?;
-        let refused = |reason| Refusal::Backend {
-            function: index,
-            reason,
-        };
+        let function = &mut context.func;
+        let noted = translate::function(&self.module, &self.layout, options, body, function, &mut self.scratch)?;
+        if care == Care::Fast {
+            noted.refine(function, options);
+            context
+                .optimize(&*self.optimizing, &mut ControlPlane::default())
+                .map_err(|error| refused(format!("{error:?}")))?;
+            context.compute_loop_analysis();
+            refine::after(&mut context.func, &context.domtree, &context.loop_analysis);
+        }
         context
-            .optimize(&*optimizing, &mut ControlPlane::default())
-            .map_err(|error| refused(format!("{error:?}")))?;
-        context.compute_loop_analysis();
-        refine::after(&mut context.func, &context.domtree, &context.loop_analysis);
-        context
-            .compile(&*plain, &mut ControlPlane::default())
+            .compile(&*self.plain, &mut ControlPlane::default())
             .map_err(|error| refused(format!("{:?}", error.inner)))?;
-        output.add(&context).map_err(refused)?;
+        Piece::new(context).map_err(refused)
     }
-    output.link()?;
-    Ok(output.image)
 }
 
-struct Output {
-    image: Image,
-    /// (place in the code, function).
-    fixups: Vec<(u32, u32, i64)>,
-}
-
-impl Output {
-    fn add(&mut self, context: &Context) -> Result<(), alloc::string::String> {
-        let compiled = context.compiled_code().ok_or_else(|| "no code".to_string())?;
-        let image = &mut self.image;
-        let start = image.code.len().next_multiple_of(16);
-        image.code.resize(start, 0xcc);
-        let start = start as u32;
-        image.code.extend_from_slice(compiled.code_buffer());
-        image.functions.push(start..image.code.len() as u32);
+impl Piece {
+    fn new(context: &Context) -> Result<Self, String> {
+        let compiled = context.compiled_code().ok_or("no code")?;
+        let mut piece = Self {
+            code: compiled.code_buffer().to_vec(),
+            traps: Vec::new(),
+            calls: Vec::new(),
+            fixups: Vec::new(),
+        };
         // Source locations by code offset, to name the WebAssembly instruction of each trap.
         let locations = compiled.buffer.get_srclocs_sorted();
         let wasm_at = |offset: u32| {
@@ -218,15 +301,14 @@ impl Output {
                 .map_or(0, |location| location.loc.bits())
         };
         for trap in compiled.buffer.traps() {
-            let kind = TrapKind::from_cranelift(trap.code).ok_or_else(|| "unknown trap".to_string())?;
-            image.traps.push(TrapSite {
-                code: start + trap.offset,
-                kind,
+            piece.traps.push(TrapSite {
+                code: trap.offset,
+                kind: TrapKind::from_cranelift(trap.code).ok_or("unknown trap")?,
                 wasm: wasm_at(trap.offset),
             });
         }
         for call in compiled.buffer.call_sites() {
-            image.calls.push((start + call.ret_addr, wasm_at(call.ret_addr - 1)));
+            piece.calls.push((call.ret_addr, wasm_at(call.ret_addr - 1)));
         }
         for reloc in compiled.buffer.relocs() {
             let FinalizedRelocTarget::ExternalName(ir::ExternalName::User(name)) = &reloc.target else {
@@ -236,24 +318,42 @@ impl Output {
                 return Err(format!("relocation {:?}", reloc.kind));
             }
             let name = &context.func.params.user_named_funcs()[*name];
-            self.fixups.push((start + reloc.offset, name.index, reloc.addend));
+            piece.fixups.push((reloc.offset, name.index, reloc.addend));
         }
-        Ok(())
+        Ok(piece)
     }
+}
 
-    fn link(&mut self) -> Result<(), Refusal> {
-        let image = &mut self.image;
-        for (place, function, addend) in self.fixups.drain(..) {
-            let own = function as usize - image.module.imported_functions;
+/// Lays functions one after another, and makes them find each other.
+fn link(mut image: Image, pieces: &[Piece]) -> Result<Image, Refusal> {
+    for piece in pieces {
+        let start = image.code.len().next_multiple_of(16);
+        image.code.resize(start, 0xcc);
+        image.code.extend_from_slice(&piece.code);
+        let start = start as u32;
+        image.functions.push(start..image.code.len() as u32);
+        let moved = |site: &TrapSite| TrapSite {
+            code: start + site.code,
+            ..*site
+        };
+        image.traps.extend(piece.traps.iter().map(moved));
+        image
+            .calls
+            .extend(piece.calls.iter().map(|(at, wasm)| (start + at, *wasm)));
+    }
+    for (piece, at) in pieces.iter().zip(image.functions.clone()) {
+        for (place, function, addend) in &piece.fixups {
+            let place = at.start + place;
+            let own = *function as usize - image.module.imported_functions;
             let target = i64::from(image.functions[own].start) + addend - i64::from(place);
             let target = i32::try_from(target).map_err(|_| Refusal::Backend {
-                function,
+                function: *function,
                 reason: "code over 2 GiB".to_string(),
             })?;
             image.code[place as usize..place as usize + 4].copy_from_slice(&target.to_le_bytes());
         }
-        image.traps.sort_unstable_by_key(|site| site.code);
-        image.calls.sort_unstable();
-        Ok(())
     }
+    image.traps.sort_unstable_by_key(|site| site.code);
+    image.calls.sort_unstable();
+    Ok(image)
 }

@@ -66,6 +66,6 @@ pub fn command(words: &[String]) -> Outcome {
             );
             Ok(0)
         }
-        Err(violation) => Err((format!("{file}: NOT proved: {violation}"), 1)),
+        Err(_) => Err((image::refusals(file, &image), 1)),
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::{Outcome, explicit, misused, read};
 use sip::compile::{Image, Options, compile};
+use sip::module::ExportIndex;
 use sip::stored;
-use sip::verify::{Verified, verify};
+use sip::verify::{self, Verified};
 use std::path::Path;
 
 /// The ending of files with a stored image.
@@ -35,7 +36,44 @@ pub fn load(file: &str, given: Option<Options>) -> Result<Image, (String, i32)> 
 
 /// Proves an image of a file.
 pub fn prove(file: &str, image: Image) -> Result<Verified, (String, i32)> {
-    verify(image).map_err(|violation| (format!("{file}: not proved: {violation}"), 1))
+    verify::prove(image).map_err(|(_, image)| (refusals(file, &image), 1))
+}
+
+/// A line for each function of an image that is not proved: which it is, where in it, and why. No lines if all are proved.
+pub fn refusals(file: &str, image: &Image) -> String {
+    let refused = match verify::refused(image) {
+        Ok(refused) => refused,
+        Err(violation) => return format!("{file}: not proved: {violation}"),
+    };
+    let lines = refused.into_iter().map(|(at, violation)| {
+        let number = (at + image.module.imported_functions) as u32;
+        let exported = image
+            .module
+            .exports
+            .iter()
+            .find(|(_, what)| *what == ExportIndex::Func(number));
+        let name = exported.map(|(name, _)| format!(" '{name}'")).unwrap_or_default();
+        let start = image.functions[at].start;
+        format!(
+            "{file}: function {number}{name} is not proved: {}, {:#x} bytes from its start{}",
+            violation.reason.message(),
+            violation.offset.saturating_sub(start),
+            origin(image, at, violation.offset),
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The WebAssembly instruction nearest to a place in a function, of those that are known: they trap or call.
+fn origin(image: &Image, function: usize, offset: u32) -> String {
+    let range = &image.functions[function];
+    let traps = image.traps.iter().map(|site| (site.code, site.wasm));
+    let near = traps
+        .chain(image.calls.iter().copied())
+        .filter(|(code, wasm)| range.contains(code) && *wasm != 0)
+        .min_by_key(|(code, _)| code.abs_diff(offset));
+    near.map(|(_, wasm)| format!(" (near byte {wasm:#x} of the module)"))
+        .unwrap_or_default()
 }
 
 /// Runs `gond sip compile`.

@@ -77,6 +77,40 @@ const SERVER: &str = r#"(module
       (drop (call $counted (local.get $e) (local.get $b) (i32.const 2)))
       (br $again))))"#;
 
+/// Code that is not proved, in a stored image whose checksum fits: each such function is named, not the first alone.
+#[test]
+fn every_refused_function_is_named() {
+    let folder = Folder::new("refused");
+    let bytes = wat::parse_str(
+        r#"(module (import "env" "f" (func $f)) (memory 1)
+          (func (export "first") (result i32) (i32.load (i32.const 1)))
+          (func (export "_start") (drop (i32.load (i32.const 70000))))
+          (func (drop (i32.load (i32.const 80000))) (call $f)))"#,
+    )
+    .expect("text");
+    let mut image = sip::compile::compile(&bytes, sip::compile::Options::default()).expect("compiles");
+    for at in [0, 2] {
+        // hlt, in place of the first instruction
+        let start = image.functions[at].start as usize;
+        image.code[start] = 0xf4;
+    }
+    let file = put(&folder, "bad.sip", &sip::stored::write(&image, &bytes).expect("small"));
+    let load = bytes.windows(2).position(|two| two == [0x28, 2]).expect("a load");
+    for command in ["check", "run"] {
+        let (status, _, said) = gond(&[command, &file]);
+        assert_eq!(status, 1, "{said}");
+        let first = format!(
+            "{file}: function 1 'first' is not proved: instruction not allowed, 0x0 bytes from its start (near byte {load:#x} of"
+        );
+        assert!(said.contains(&first), "{first}: {said}");
+        assert!(
+            said.contains("function 3 is not proved: instruction not allowed"),
+            "{said}"
+        );
+        assert!(!said.contains("function 2"), "{said}");
+    }
+}
+
 #[test]
 fn two_programs_from_one_command() {
     let folder = Folder::new("two");

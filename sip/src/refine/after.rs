@@ -22,7 +22,7 @@ pub(crate) fn after(function: &mut Function, domtree: &DominatorTree, loops: &Lo
     if !super::is_large(function) {
         step_early(function, domtree, loops);
     }
-    super::named::name(function, &Ways::new(function));
+    super::wide::noughts(function);
 }
 
 /// Makes sums behind the steps of loops from the next number.
@@ -66,10 +66,10 @@ fn step_early(function: &mut Function, domtree: &DominatorTree, loops: &LoopAnal
 }
 
 /// The instructions that use each integer.
-pub(super) struct Uses(HashMap<Value, Vec<Inst>>);
+struct Uses(HashMap<Value, Vec<Inst>>);
 
 impl Uses {
-    pub fn new(function: &Function) -> Self {
+    fn new(function: &Function) -> Self {
         let mut uses: HashMap<Value, Vec<Inst>> = HashMap::new();
         for block in function.layout.blocks() {
             for inst in function.layout.block_insts(block) {
@@ -84,7 +84,7 @@ impl Uses {
         Self(uses)
     }
 
-    pub fn of(&self, value: Value) -> &[Inst] {
+    fn of(&self, value: Value) -> &[Inst] {
         self.0.get(&value).map_or(&[], Vec::as_slice)
     }
 }

@@ -13,7 +13,6 @@
 //! compiler.
 
 mod after;
-mod named;
 mod range;
 mod wide;
 

@@ -1,7 +1,7 @@
 //! Indices that loops carry are carried in 64 bits. Cranelift knows that what a 32-bit instruction makes has a clear upper
 //! half, but not what a block's parameter has, and so it widens each of them again at each access.
 
-use super::{Ways, calls};
+use super::{Ways, calls, constant, sum};
 use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
@@ -11,8 +11,7 @@ use hashbrown::{HashMap, HashSet};
 
 /// Widens the parameters of blocks that index memory, and what is passed for them.
 pub(super) fn widen(function: &mut Function, ways: &Ways) {
-    // A number compared with a table's length stays apart: it may need a name of its own (`named`).
-    let checked = super::named::checked(function);
+    let checked = checked(function);
     let wanted = wanted(function, ways, &checked);
     let mut wide = Wide(HashMap::new());
     for (block, _, param) in &wanted {
@@ -46,6 +45,69 @@ pub(super) fn widen(function: &mut Function, ways: &Ways) {
             }
         }
     }
+}
+
+/// What makes the numbers that are compared with a length (a trap follows), extensions among them. Those stay where they are: the number that is
+/// compared must be the index, and the verifier knows both for the same because one instruction made them.
+fn checked(function: &Function) -> HashSet<Inst> {
+    let insts = function
+        .layout
+        .blocks()
+        .flat_map(|block| function.layout.block_insts(block));
+    let mut found = HashSet::new();
+    for inst in insts {
+        let InstructionData::CondTrap { arg, .. } = function.dfg.insts[inst] else {
+            continue;
+        };
+        let Some((_, InstructionData::IntCompare { args, .. })) = super::maker(function, arg) else {
+            continue;
+        };
+        for arg in args {
+            let mut value = function.dfg.resolve_aliases(*arg);
+            while let Some((rest, _)) = sum(function, value) {
+                value = rest;
+            }
+            found.extend(super::maker(function, value).map(|(inst, _)| inst));
+        }
+    }
+    found
+}
+
+/// Makes each 64-bit nought that a branch passes from a 32-bit one.
+///
+/// Cranelift makes a nought by `xor` of an uninitialised register with itself. If it has no register to spare it copies that
+/// register, and then the verifier sees a `xor` of two unknown numbers. Of 32 bits the result is an index all the same,
+/// because the upper half is clear; of 64 bits it could be anything. What loops carry ([`widen`]) often begins with nought.
+/// Behind the optimizer, which would make one constant of both instructions again.
+pub(super) fn noughts(function: &mut Function) {
+    let last = |block| function.layout.last_inst(block);
+    let branches: Vec<Inst> = function.layout.blocks().filter_map(last).collect();
+    for branch in branches {
+        let count = calls(function, branch).len();
+        if !(0..count).any(|which| args(function, branch, which).contains(&None)) {
+            continue;
+        }
+        let mut cursor = FuncCursor::new(function).at_inst(branch);
+        cursor.use_srcloc(branch);
+        let word = cursor.ins().iconst(types::I32, 0);
+        let wide = cursor.ins().uextend(types::I64, word);
+        for which in 0..count {
+            let mut new = args(function, branch, which).into_iter();
+            let dfg = &mut function.dfg;
+            let calls = dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+            calls[which].update_args(&mut dfg.value_lists, |_| {
+                new.next().flatten().unwrap_or(BlockArg::Value(wide))
+            });
+        }
+    }
+}
+
+/// The arguments that a branch passes one of its ways; nothing for a 64-bit nought.
+fn args(function: &Function, branch: Inst, which: usize) -> Vec<Option<BlockArg>> {
+    let is_nought = |value: Value| function.dfg.value_type(value) == types::I64 && constant(function, value) == Some(0);
+    let args = calls(function, branch)[which].args(&function.dfg.value_lists);
+    args.map(|arg| (!arg.as_value().is_some_and(is_nought)).then_some(arg))
+        .collect()
 }
 
 /// The value that an instruction extends from 32 to 64 bits, if it does that.

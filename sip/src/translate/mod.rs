@@ -28,7 +28,9 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
-use wasmparser::{FuncValidator, FuncValidatorAllocations, Operator, OperatorsReader, ValidatorResources};
+use wasmparser::{
+    FuncToValidate, FuncValidator, FuncValidatorAllocations, Operator, OperatorsReader, ValidatorResources,
+};
 
 /// Code of a trap: why a process stopped. The numbers are Cranelift's user trap codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +171,19 @@ pub struct Scratch {
     validator: FuncValidatorAllocations,
 }
 
+/// What the passes of [`crate::refine`] want to know of a function.
+pub struct Noted {
+    accesses: Vec<Access>,
+    loops: Vec<Loop>,
+}
+
+impl Noted {
+    /// Improves the function by what is known of its numbers.
+    pub fn refine(&self, function: &mut ir::Function, options: Options) {
+        refine::refine(function, options.bounds, &self.accesses, &self.loops);
+    }
+}
+
 /// Validates and translates one function body into `function`.
 ///
 /// # Errors
@@ -177,13 +192,17 @@ pub fn function(
     module: &Module,
     layout: &Layout,
     options: Options,
-    body: Body<'_>,
+    body: &Body<'_>,
     function: &mut ir::Function,
     scratch: &mut Scratch,
-) -> Result<(), Refusal> {
+) -> Result<Noted, Refusal> {
     let (to_validate, body) = body;
-    let index = to_validate.index;
-    let ty = module.function_type(index);
+    let ty = module.function_type(to_validate.index);
+    // A copy: a function may be translated more than once.
+    let to_validate = FuncToValidate {
+        resources: to_validate.resources.clone(),
+        ..*to_validate
+    };
     let mut validator = to_validate.into_validator(core::mem::take(&mut scratch.validator));
     function.signature = signature(ty);
     let builder = FunctionBuilder::new(function, &mut scratch.builder);
@@ -230,15 +249,14 @@ pub fn function(
     reader.finish()?;
     translator.builder.seal_all_blocks();
     let reloads = core::mem::take(&mut translator.reloads);
-    let (accesses, loops) = (
-        core::mem::take(&mut translator.accesses),
-        core::mem::take(&mut translator.loops),
-    );
+    let noted = Noted {
+        accesses: core::mem::take(&mut translator.accesses),
+        loops: core::mem::take(&mut translator.loops),
+    };
     translator.builder.finalize(TARGET);
     remove_unused(function, reloads);
-    refine::refine(function, options.bounds, &accesses, &loops);
     scratch.validator = validator.into_allocations();
-    Ok(())
+    Ok(noted)
 }
 
 /// Removes those of the loads whose values nobody uses: the optimizer takes no load away that might be of something

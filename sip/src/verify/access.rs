@@ -3,7 +3,7 @@
 
 use super::state::{RSP, State};
 use super::step::{Step, fresh, gpr, offset, sum, symbol};
-use super::value::{Base, Field, Length, Linear, NAMELESS, Place, Value};
+use super::value::{Base, Field, Length, Linear, NAMELESS, Place, Term, Value};
 use super::{Proof, Reason};
 use crate::compile::Bounds;
 use crate::layout::{self, AREA_BYTES, ELEMENT_BYTES, GUARD_BYTES, GUARDED_BYTES, HANDLE_BYTES, HANDLES_MAX};
@@ -95,7 +95,7 @@ impl Proof<'_> {
                     at.lo >= 0
                         && field + bytes <= i64::from(ELEMENT_BYTES)
                         && state
-                            .slack(Length::Table(table), place.symbol)
+                            .slack(Length::Table(table), Term::of(place.symbol))
                             .is_some_and(|slack| index < slack)
                 });
                 let value = match (element, field, bytes) {
@@ -117,9 +117,8 @@ impl Proof<'_> {
         let inside = |start: i64, end: i64| at.lo >= start && at.hi.checked_add(bytes).is_some_and(|last| last <= end);
         let below = |length: Length, beyond: i64| {
             at.lo >= 0
-                && at.shift == 0
                 && state
-                    .slack(length, at.symbol)
+                    .slack(length, at.term())
                     .and_then(|slack| at.add.checked_add(bytes)?.checked_sub(slack))
                     .is_some_and(|end| end <= beyond)
         };
@@ -133,12 +132,14 @@ impl Proof<'_> {
             }
             Base::Runtime => inside(0, i64::from(AREA_BYTES)),
             Base::Cell(_) => inside(0, 16),
-            Base::Memory(memory) => match self.image.options.bounds {
-                Bounds::Guard => inside(0, GUARDED_BYTES.cast_signed()),
-                Bounds::Explicit => {
-                    inside(0, GUARD_BYTES.cast_signed()) || below(Length::Memory(memory), GUARD_BYTES.cast_signed())
-                }
-            },
+            Base::Memory(memory) => {
+                // A guarded memory has all that an unguarded one has, and more: a comparison is enough for both.
+                let reserved = match self.image.options.bounds {
+                    Bounds::Guard => GUARDED_BYTES,
+                    Bounds::Explicit => GUARD_BYTES,
+                };
+                inside(0, reserved.cast_signed()) || below(Length::Memory(memory), GUARD_BYTES.cast_signed())
+            }
             Base::Block(place) => below(Length::Block(place), 0),
             _ => return Err(Reason::ReadOnly),
         };
@@ -193,14 +194,15 @@ impl Proof<'_> {
         }
     }
 
-    /// A constant that stands in the code, which nothing can write.
+    /// A constant that stands in the code, which nothing can write: a whole word, or half of one, which is read without
+    /// its sign wherever the value of a load is used.
     fn literal(&self, at: &Linear, bytes: i64) -> Value {
-        let whole = at.is_constant() && at.add >= 0 && bytes == 8;
-        let word = whole
-            .then(|| self.image.code.get(at.add as usize..at.add as usize + 8))
+        let whole = at.is_constant() && at.add >= 0 && matches!(bytes, 4 | 8);
+        let read = whole
+            .then(|| self.image.code.get(at.add as usize..at.add as usize + bytes as usize))
             .flatten();
-        let word = word.and_then(|word| word.try_into().ok()).map(i64::from_le_bytes);
-        word.filter(|word| *word >= 0)
+        let word = read.map(|read| read.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte)));
+        word.and_then(|word| i64::try_from(word).ok())
             .map_or(Value::Any, |word| Value::Number(Linear::constant(word)))
     }
 

@@ -37,7 +37,7 @@ pub const ALLOWED: &[M] = &[
     M::Vandps, M::Vblendvpd, M::Vblendvps, M::Vbroadcastss, M::Vcmppd, M::Vcmpps, M::Vcvtdq2pd, M::Vcvtdq2ps,
     M::Vcvtpd2ps, M::Vcvtps2pd, M::Vcvtsd2ss, M::Vcvtsi2sd, M::Vcvtsi2ss, M::Vcvtss2sd, M::Vcvttpd2dq,
     M::Vcvttps2dq, M::Vcvttsd2si, M::Vcvttss2si, M::Vdivpd, M::Vdivps, M::Vdivsd, M::Vdivss, M::Vinsertps,
-    M::Vmaxpd, M::Vmaxps, M::Vminpd, M::Vminps, M::Vminsd, M::Vminss, M::Vmovapd, M::Vmovaps, M::Vmovd, M::Vmovddup,
+    M::Vmaxpd, M::Vmaxps, M::Vmaxsd, M::Vmaxss, M::Vminpd, M::Vminps, M::Vminsd, M::Vminss, M::Vmovapd, M::Vmovaps, M::Vmovd, M::Vmovddup,
     M::Vmovdqa, M::Vmovdqu, M::Vmovhlps, M::Vmovlhps, M::Vmovmskpd, M::Vmovmskps, M::Vmovq, M::Vmovsd, M::Vmovss,
     M::Vmovupd, M::Vmovups, M::Vmulpd, M::Vmulps, M::Vmulsd, M::Vmulss, M::Vorpd, M::Vorps, M::Vpabsb, M::Vpabsd,
     M::Vpabsw, M::Vpackssdw, M::Vpacksswb, M::Vpackusdw, M::Vpackuswb, M::Vpaddb, M::Vpaddd, M::Vpaddq, M::Vpaddsb,

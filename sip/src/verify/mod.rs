@@ -21,7 +21,7 @@ mod value;
 
 use crate::compile::Image;
 use crate::layout::Layout;
-use alloc::{collections::BTreeMap, collections::BTreeSet, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, collections::BTreeSet, vec::Vec};
 use core::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use state::State;
@@ -121,8 +121,18 @@ impl core::fmt::Display for Violation {
 /// # Errors
 /// The first thing that could not be proved.
 pub fn verify(image: Image) -> Result<Verified, Violation> {
-    check(&image)?;
-    Ok(Verified(image))
+    prove(image).map_err(|(violation, _)| violation)
+}
+
+/// As [`verify`].
+///
+/// # Errors
+/// The first thing that could not be proved, and the image, of which [`refused`] says the rest.
+pub fn prove(image: Image) -> Result<Verified, (Violation, Box<Image>)> {
+    match check(&image) {
+        Ok(_) => Ok(Verified(image)),
+        Err(violation) => Err((violation, Box::new(image))),
+    }
 }
 
 /// As [`verify`], of a borrowed image; returns the number of instructions proved.
@@ -130,31 +140,45 @@ pub fn verify(image: Image) -> Result<Verified, Violation> {
 /// # Errors
 /// The first thing that could not be proved.
 pub fn check(image: &Image) -> Result<usize, Violation> {
-    let bad = |offset| Violation {
-        offset,
-        reason: Reason::Image,
-    };
-    let own = image.module.functions.len() - image.module.imported_functions;
-    if image.layout != Layout::new(&image.module) || image.functions.len() != own {
-        return Err(bad(0));
-    }
-    let mut end = 0;
-    for range in &image.functions {
-        if range.start < end || range.end <= range.start || range.end as usize > image.code.len() {
-            return Err(bad(range.start));
-        }
-        end = range.end;
-    }
-    let mut proof = Proof {
-        image,
-        entries: image.functions.iter().map(|range| range.start).collect(),
-        info: InstructionInfoFactory::new(),
-    };
-    let mut instructions = 0;
-    for range in &image.functions {
-        instructions += proof.function(range.clone())?;
-    }
-    Ok(instructions)
+    let mut proof = Proof::new(image)?;
+    image
+        .functions
+        .iter()
+        .try_fold(0, |sum, range| Ok(sum + proof.function(range.clone())?.instructions))
+}
+
+/// The work of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Bytes of the function.
+    pub bytes: usize,
+    /// Instructions proved.
+    pub instructions: usize,
+    /// Steps that it took: looks at an instruction, or at what is known at a target. There are at most [`BUDGET`].
+    pub steps: usize,
+}
+
+/// The work that each function of an image takes.
+///
+/// # Errors
+/// The first thing that could not be proved.
+pub fn efforts(image: &Image) -> Result<Vec<Effort>, Violation> {
+    let mut proof = Proof::new(image)?;
+    let functions = image.functions.iter();
+    functions.map(|range| proof.function(range.clone())).collect()
+}
+
+/// The functions of an image that are not proved: the number of each among those that the module defines, and the
+/// first thing in it that could not be proved.
+///
+/// # Errors
+/// What contradicts itself in the image as a whole.
+pub fn refused(image: &Image) -> Result<Vec<(usize, Violation)>, Violation> {
+    let mut proof = Proof::new(image)?;
+    let functions = image.functions.iter().enumerate();
+    Ok(functions
+        .filter_map(|(at, range)| Some((at, proof.function(range.clone()).err()?)))
+        .collect())
 }
 
 struct Proof<'a> {
@@ -169,6 +193,8 @@ struct Function {
     /// Decoded instructions by offset from the start of the function, one more than the index.
     known: Vec<u32>,
     decoded: Vec<Instruction>,
+    /// For each of them the start of the straight line that passed it last, [`NOWHERE`] if none did.
+    passed: Vec<u32>,
     /// The knowledge at the targets of branches.
     states: BTreeMap<u32, State>,
     pending: BTreeSet<u32>,
@@ -176,6 +202,19 @@ struct Function {
     steps: usize,
     room: usize,
 }
+
+/// Steps that a function may take for each of its bytes, and a few to begin with.
+///
+/// A proof ends without it. What is known at a target only becomes less: a register or slot there takes the name of the
+/// target once, its range is widened at most six times (`value::join_linear`), and then it is unknown; a fact is weakened
+/// at most four times (`state::SLACKS`), and then it is gone. But loops in loops multiply, and hostile code may be all
+/// loops, so the work is bounded as well. Of 102,000 functions that clang compiled, none took two steps a byte
+/// (`host/sip-cli/tests/foreign.rs` holds them to a tenth of this).
+pub const BUDGET: usize = 200;
+const BEGIN: usize = 10_000;
+
+/// No place in code.
+const NOWHERE: u32 = u32::MAX;
 
 /// Registers, slots and facts that are remembered of all targets of a function, at most: a gigabyte and a half.
 const ROOM: usize = 1 << 24;
@@ -189,6 +228,10 @@ impl Function {
     }
 
     /// A way to `target`: joins the state there, and has it looked at if that taught something.
+    ///
+    /// A straight line may have passed the target before anything was known to jump there, as it does with the start of a
+    /// loop. It is looked at again, stops at the target, and brings what it knows: so what a loop carries is joined where
+    /// the loop starts, and has a name that stays until the loop goes round.
     fn reach(&mut self, target: u32, state: &State) {
         self.pay(state, true);
         if self.steps == 0 {
@@ -204,6 +247,13 @@ impl Function {
             self.room = self.room.saturating_sub(state.registers.len() + slots + facts);
             self.states.insert(target, state.clone());
             self.pending.insert(target);
+            // A target outside the function was not passed, and is refused when it is looked at.
+            let slot = target.wrapping_sub(self.range.start) as usize;
+            let decoded = self.known.get(slot).copied().unwrap_or(0) as usize;
+            let line = decoded.checked_sub(1).map_or(NOWHERE, |at| self.passed[at]);
+            if line != NOWHERE {
+                self.pending.insert(line);
+            }
         }
     }
 }
@@ -211,15 +261,42 @@ impl Function {
 /// The instruction that traps.
 const UD2: [u8; 2] = [0x0f, 0x0b];
 
+impl<'a> Proof<'a> {
+    /// Looks at what the image says of itself.
+    fn new(image: &'a Image) -> Result<Self, Violation> {
+        let bad = |offset| Violation {
+            offset,
+            reason: Reason::Image,
+        };
+        let own = image.module.functions.len() - image.module.imported_functions;
+        if image.layout != Layout::new(&image.module) || image.functions.len() != own {
+            return Err(bad(0));
+        }
+        let mut end = 0;
+        for range in &image.functions {
+            if range.start < end || range.end <= range.start || range.end as usize > image.code.len() {
+                return Err(bad(range.start));
+            }
+            end = range.end;
+        }
+        Ok(Self {
+            image,
+            entries: image.functions.iter().map(|range| range.start).collect(),
+            info: InstructionInfoFactory::new(),
+        })
+    }
+}
+
 impl Proof<'_> {
-    fn function(&mut self, range: Range<u32>) -> Result<usize, Violation> {
+    fn function(&mut self, range: Range<u32>) -> Result<Effort, Violation> {
         let bytes = (range.end - range.start) as usize;
         let mut function = Function {
             known: alloc::vec![0; bytes],
             decoded: Vec::new(),
+            passed: Vec::new(),
             states: BTreeMap::new(),
             pending: BTreeSet::new(),
-            steps: 200 * bytes + 10_000,
+            steps: BUDGET * bytes + BEGIN,
             room: ROOM,
             range,
         };
@@ -247,7 +324,11 @@ impl Proof<'_> {
                 end = at + function.decoded[*known as usize - 1].len();
             }
         }
-        Ok(function.decoded.len())
+        Ok(Effort {
+            bytes,
+            instructions: function.decoded.len(),
+            steps: BUDGET * bytes + BEGIN - function.steps,
+        })
     }
 
     /// A way to `target`. Of a trap nothing needs to be known, and most targets are one.
@@ -276,6 +357,8 @@ impl Proof<'_> {
             let decoded = function.decoded.len();
             let instruction = self.fetch(function, at)?;
             let is_first = function.decoded.len() > decoded;
+            let index = function.known[(at - function.range.start) as usize] as usize - 1;
+            function.passed[index] = block;
             let fail = |reason| Violation { offset: at, reason };
             if !self.step(function, &mut state, &instruction, is_first).map_err(fail)? {
                 return Ok(());
@@ -302,6 +385,7 @@ impl Proof<'_> {
                 return Err(fail(Reason::Undecodable));
             }
             function.decoded.push(instruction);
+            function.passed.push(NOWHERE);
             function.known[slot] = function.decoded.len() as u32;
         }
         Ok(function.decoded[function.known[slot] as usize - 1])

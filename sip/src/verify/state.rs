@@ -1,6 +1,7 @@
 //! The knowledge at one point of a function: registers, spill slots, facts, the last comparison.
 
-use super::value::{Fact, Length, Linear, NAMELESS, Place, Symbol, Value};
+use super::value::{Fact, Length, Linear, NAMELESS, Place, Symbol, Term, Value};
+use crate::layout::GUARD_BYTES;
 use alloc::{rc::Rc, vec::Vec};
 
 /// Number of rsp among the registers.
@@ -16,6 +17,9 @@ pub(super) const OLD: Symbol = (1 << 59) - 2;
 
 /// Facts that are kept whether anything holds their symbols or not.
 const FEW: usize = 32;
+
+/// Distances to a length that a widened fact tells: below it, not above it, not far above it.
+const SLACKS: [i64; 3] = [1, 0, -(GUARD_BYTES as i64)];
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -75,15 +79,16 @@ impl State {
     pub fn add_fact(&mut self, fact: Fact) {
         if matches!(
             fact,
-            Fact::Within(_, NAMELESS, _) | Fact::Within(Length::Block(Place { symbol: NAMELESS, .. }), ..)
+            Fact::Within(_, Term { symbol: NAMELESS, .. }, _)
+                | Fact::Within(Length::Block(Place { symbol: NAMELESS, .. }), ..)
         ) {
             return;
         }
-        if let Fact::Within(length, symbol, slack) = fact {
+        if let Fact::Within(length, term, slack) = fact {
             let known = self
                 .facts
                 .iter()
-                .position(|have| matches!(have, Fact::Within(other, of, _) if *other == length && *of == symbol));
+                .position(|have| matches!(have, Fact::Within(other, of, _) if *other == length && *of == term));
             if let Some(at) = known {
                 let Fact::Within(_, _, have) = self.facts[at] else {
                     return;
@@ -116,8 +121,8 @@ impl State {
         held.sort_unstable();
         let is_held = |symbol: Symbol| held.binary_search(&symbol).is_ok();
         Rc::make_mut(&mut self.facts).retain(|fact| match fact {
-            Fact::Within(Length::Block(place), of, _) => is_held(place.symbol) && is_held(*of),
-            Fact::Within(_, of, _) => is_held(*of),
+            Fact::Within(Length::Block(place), of, _) => is_held(place.symbol) && is_held(of.symbol),
+            Fact::Within(_, of, _) => is_held(of.symbol),
             Fact::Typed(place) => is_held(place.symbol),
         });
     }
@@ -127,10 +132,10 @@ impl State {
         [self.slots.len(), self.facts.len()]
     }
 
-    /// The greatest known `slack` with `symbol + slack <= length`.
-    pub fn slack(&self, length: Length, symbol: Symbol) -> Option<i64> {
+    /// The greatest known `slack` with `term + slack <= length`.
+    pub fn slack(&self, length: Length, term: Term) -> Option<i64> {
         self.facts.iter().find_map(|fact| match fact {
-            Fact::Within(other, of, slack) if *other == length && *of == symbol => Some(*slack),
+            Fact::Within(other, of, slack) if *other == length && *of == term => Some(*slack),
             _ => None,
         })
     }
@@ -147,8 +152,8 @@ impl State {
             || self.slots.iter().any(|slot| slot.1.holds(named))
             || self.compared.is_some_and(|(a, b)| a.holds(named) || b.holds(named))
             || self.facts.iter().any(|fact| match fact {
-                Fact::Within(Length::Block(place), of, _) => named(*of) || named(place.symbol),
-                Fact::Within(_, of, _) => named(*of),
+                Fact::Within(Length::Block(place), of, _) => named(of.symbol) || named(place.symbol),
+                Fact::Within(_, of, _) => named(of.symbol),
                 Fact::Typed(place) => named(place.symbol),
             });
         if !held {
@@ -165,12 +170,16 @@ impl State {
         for slot in Rc::make_mut(&mut self.slots) {
             slot.1 = slot.1.renamed(rename);
         }
+        let other = |term: &Term| Term {
+            symbol: rename(term.symbol),
+            ..*term
+        };
         for fact in Rc::make_mut(&mut self.facts) {
             *fact = match fact {
                 Fact::Within(Length::Block(place), of, slack) => {
-                    Fact::Within(Length::Block(moved(place)), rename(*of), *slack)
+                    Fact::Within(Length::Block(moved(place)), other(of), *slack)
                 }
-                Fact::Within(length, of, slack) => Fact::Within(*length, rename(*of), *slack),
+                Fact::Within(length, of, slack) => Fact::Within(*length, other(of), *slack),
                 Fact::Typed(place) => Fact::Typed(moved(place)),
             };
         }
@@ -195,8 +204,8 @@ impl State {
             slots.retain(|slot| slot.1 != Value::Any);
         }
         let of = |fact: &Fact| match fact {
-            Fact::Within(Length::Block(place), of, _) => named(*of) || named(place.symbol),
-            Fact::Within(_, of, _) => named(*of),
+            Fact::Within(Length::Block(place), of, _) => named(of.symbol) || named(place.symbol),
+            Fact::Within(_, of, _) => named(of.symbol),
             Fact::Typed(place) => named(place.symbol),
         };
         if self.facts.iter().any(of) {
@@ -228,10 +237,10 @@ impl State {
 
     /// The facts about a number against lengths: `number + slack <= length`.
     fn bounds(&self, number: &Linear) -> impl Iterator<Item = (Length, i64)> {
-        let (symbol, add) = (number.symbol, number.add);
-        let plain = number.shift == 0 && symbol != NAMELESS;
+        let (term, add) = (number.term(), number.add);
+        let named = number.symbol != NAMELESS;
         self.facts.iter().filter_map(move |fact| match fact {
-            Fact::Within(length @ (Length::Memory(_) | Length::Table(_)), of, slack) if plain && *of == symbol => {
+            Fact::Within(length @ (Length::Memory(_) | Length::Table(_)), of, slack) if named && *of == term => {
                 Some((*length, slack.checked_sub(add)?))
             }
             _ => None,
@@ -243,9 +252,19 @@ impl State {
         let (Value::Number(have), Value::Number(new)) = (have, new) else {
             return;
         };
+        // A counter may come nearer to the length with every turn: what is less than before is widened, so that it settles.
+        let settled = |slack: i64, known: i64| {
+            if have.symbol == name && known < slack {
+                SLACKS.into_iter().find(|least| known >= *least)
+            } else {
+                Some(slack.min(known))
+            }
+        };
         for (length, slack) in self.bounds(have) {
-            if let Some((_, known)) = other.bounds(new).find(|(of, _)| *of == length) {
-                facts.push(Fact::Within(length, name, slack.min(known)));
+            if let Some((_, known)) = other.bounds(new).find(|(of, _)| *of == length)
+                && let Some(slack) = settled(slack, known)
+            {
+                facts.push(Fact::Within(length, Term::of(name), slack));
             }
         }
     }
@@ -299,13 +318,13 @@ impl State {
         // Mostly both ways know the same in the same order.
         let same = |at: usize, fact: &Fact| other.facts.get(at) == Some(fact);
         let kept = self.facts.iter().enumerate().filter_map(|(at, fact)| match fact {
-            Fact::Within(_, symbol, _) if own(*symbol) => None,
+            Fact::Within(_, term, _) if own(term.symbol) => None,
             Fact::Within(Length::Block(place), ..) if own(place.symbol) => None,
             Fact::Typed(place) if own(place.symbol) => None,
             _ if same(at, fact) => Some(*fact),
-            Fact::Within(length, symbol, slack) => other
-                .slack(*length, *symbol)
-                .map(|new| Fact::Within(*length, *symbol, new.min(*slack))),
+            Fact::Within(length, term, slack) => other
+                .slack(*length, *term)
+                .map(|new| Fact::Within(*length, *term, new.min(*slack))),
             Fact::Typed(place) => other.is_typed(*place).then_some(*fact),
         });
         let mut joined: Vec<Fact> = kept.collect();

@@ -446,8 +446,9 @@ impl Proof<'_> {
 
     /// Any other instruction of the list: its accesses are checked, what it writes is unknown.
     fn other(&mut self, state: &mut State, ins: &Instruction) -> Step<()> {
-        if ins.mnemonic() == Mnemonic::Bt && ins.op0_kind() == OpKind::Memory {
-            // With the bit in a register it reaches far beyond the operand that the decoder tells.
+        if ins.mnemonic() == Mnemonic::Bt && ins.op0_kind() == OpKind::Memory && ins.op1_kind() == OpKind::Register {
+            // It reaches far beyond the operand that the decoder tells. An immediate bit does not: the processor
+            // takes it modulo the operand's width.
             return Err(Reason::NotAllowed);
         }
         let info = self.info.info(ins).clone();
@@ -594,8 +595,8 @@ fn learn(state: &mut State, condition: ConditionCode) {
 /// `a + strict <= b`, unsigned.
 fn at_most(state: &mut State, a: Value, b: Value, strict: i64) {
     match (a, b) {
-        (Value::Number(linear), Value::Length(length)) if linear.shift == 0 => {
-            state.add_fact(Fact::Within(length, linear.symbol, linear.add.saturating_add(strict)));
+        (Value::Number(linear), Value::Length(length)) => {
+            state.add_fact(Fact::Within(length, linear.term(), linear.add.saturating_add(strict)));
         }
         // Only of an address that certainly is on the stack: far beneath it, it would wrap and be above every limit.
         (Value::StackLimit(above), Value::Stack(at)) if (-UNCHECKED..=0).contains(&at) => {

@@ -49,6 +49,14 @@ impl Linear {
         self.lo == self.hi && self.symbol == 0
     }
 
+    /// This number without the constant that is added. Nought is nought, however far it is shifted.
+    pub const fn term(&self) -> Term {
+        Term {
+            symbol: self.symbol,
+            shift: if self.symbol == 0 { 0 } else { self.shift },
+        }
+    }
+
     /// This number plus a constant.
     pub fn plus(&self, value: i64) -> Option<Self> {
         Some(Self {
@@ -239,15 +247,27 @@ impl Value {
     }
 }
 
+/// Joins `b`, which arrives, with `a`, which is known.
+///
+/// Whatever is not as it was is widened at once, so that loops settle: a sum that a loop makes of its own result has one
+/// name in every turn, and would grow by the same each time. `lo` changes at most twice and `hi` four times while the
+/// name stays, and the name changes once, to that of the block (`fresh`).
 fn join_linear(a: &Linear, b: &Linear, fresh: Symbol, least: i64) -> Linear {
+    let same = (a.symbol, a.shift, a.add) == (b.symbol, b.shift, b.add) && a.symbol != 0;
     let (lo, hi) = (a.lo.min(b.lo), a.hi.max(b.hi));
-    if (a.symbol, a.shift, a.add) == (b.symbol, b.shift, b.add) && a.symbol != 0 {
+    let lo = match lo {
+        _ if same && lo == a.lo => lo,
+        0.. => 0,
+        _ => least,
+    };
+    let widths = [0xff, 0xffff, i64::from(u32::MAX)];
+    let hi = match widths.into_iter().find(|width| hi <= *width) {
+        _ if same && hi == a.hi => hi,
+        width => width.unwrap_or(i64::MAX),
+    };
+    if same {
         return Linear { lo, hi, ..*a };
     }
-    // Widened at once to a width of the machine, so that loops settle.
-    let lo = if lo >= 0 { 0 } else { least };
-    let widths = [0xff, 0xffff, i64::from(u32::MAX)];
-    let hi = widths.into_iter().find(|width| hi <= *width).unwrap_or(i64::MAX);
     Linear {
         symbol: fresh,
         shift: 0,
@@ -257,11 +277,25 @@ fn join_linear(a: &Linear, b: &Linear, fresh: Symbol, least: i64) -> Linear {
     }
 }
 
+/// The number `symbol << shift`: what is known of a number beside a length, it is known of this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Term {
+    pub symbol: Symbol,
+    pub shift: u8,
+}
+
+impl Term {
+    /// A symbol itself.
+    pub const fn of(symbol: Symbol) -> Self {
+        Self { symbol, shift: 0 }
+    }
+}
+
 /// Something known beyond the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fact {
-    /// `symbol + slack` is at most the length.
-    Within(Length, Symbol, i64),
+    /// `term + slack` is at most the length.
+    Within(Length, Term, i64),
     /// The element at this place has the signature of a type of the module.
     Typed(Place),
 }
