@@ -403,8 +403,13 @@ fn fixups_make_addresses_of_the_instance() {
     let module = Module::open(name, &built.object).expect("a module");
     let make = |at: u64| {
         let mut data = vec![0xee; module.data_bytes as usize];
-        let (table, binder, reach) = (1, 2, 3);
-        let runtime = instance::Runtime { table, binder, reach };
+        let (table, binder, reach, end) = (1, 2, 3, 4);
+        let runtime = instance::Runtime {
+            table,
+            binder,
+            reach,
+            end,
+        };
         instance::instantiate(&module, at, runtime, &mut data);
         data
     };
@@ -595,5 +600,45 @@ fn changed_modules_never_panic() {
     }
     if count >= 100 {
         assert!(opened > 0 && opened < count, "{opened} of {count} opened");
+    }
+}
+
+#[test]
+fn no_name_is_that_of_another_modules_version() {
+    let cases = [
+        ("libc", "1.0", true),
+        ("libc-1.0", "1.0", false),
+        ("libc-1", "2", false),
+        ("libc-1.0.0", "1", false),
+        ("libc-1.0.0.0", "1", true),
+        ("libc-x1", "1", true),
+        ("lib-c", "10.20.30", true),
+        ("libc", "1-2", false),
+        ("libc", "1.0.", false),
+        ("libc", "1.2.3.4", false),
+        ("libc", "new", false),
+        ("a/b", "1", false),
+        ("..", "1", false),
+    ];
+    let (file, bytes, _) = CORPUS[2];
+    let built = build(file, bytes, "many\n").expect("it links");
+    for (name, version, good) in cases {
+        let text = format!("[MODULE]\nname {name}\nversion {version}\n");
+        assert_eq!(Description::parse("test", &text).is_ok(), good, "{name} {version}");
+        // The same of an object that was changed: its names are made these.
+        let mut object = built.object.clone();
+        let at = u32::from_le_bytes(object[80..84].try_into().expect("four bytes")) as usize;
+        let both = format!("{name}{version}");
+        object[at..at + both.len()].copy_from_slice(both.as_bytes());
+        let length = |text: &str| (text.len() as u32) << 24;
+        object[36..40].copy_from_slice(&length(name).to_le_bytes());
+        object[40..44].copy_from_slice(&(name.len() as u32 | length(version)).to_le_bytes());
+        let refused = Module::open("test", &object)
+            .map(|_| ())
+            .map_err(|fault| fault.to_string());
+        let by_name = refused
+            .as_ref()
+            .is_err_and(|why| why.contains("the name ") || why.contains("the version "));
+        assert_eq!(by_name, !good, "{name} {version}: {refused:?}");
     }
 }

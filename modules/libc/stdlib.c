@@ -124,10 +124,18 @@ int atexit(void (*f)(void))
 	return 0;
 }
 
+/* The header of the data of this instance: the table of instances and the routine that ends all of it (docs/spec/module-format.md). */
+extern struct {
+	void *self, *module, *table, *binder, *reach;
+	void (*end)(void *table);
+} __dso_handle;
+
 void exit(int status)
 {
 	while (at_end_count > 0)
 		at_end[--at_end_count]();
+	if (__dso_handle.end)
+		__dso_handle.end(__dso_handle.table);
 	flush_all();
 	sys_exit(status);
 }

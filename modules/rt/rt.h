@@ -41,7 +41,7 @@ typedef uint64_t rt_error;
 void rt_start(uint64_t word) __attribute__((noreturn));
 
 /* Ends the calling thread with a status; the last thread of a task takes the task with it. Streams of the C library are not
-   flushed: exit() of <stdlib.h> does that. No state. Cost: ThreadDelete. */
+   flushed and destructors not called: exit() of <stdlib.h> does that. No state. Cost: ThreadDelete. */
 void rt_exit(uint64_t status) __attribute__((noreturn));
 
 /* Writes bytes to the terminal, all of them unless the terminal fails. No state. Cost: one ConsoleWrite. */

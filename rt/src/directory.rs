@@ -387,6 +387,8 @@ pub fn recover() -> Result<u64> {
             }
         }
     }
+    // Shelves that cannot be read are passed over, too.
+    let _ = crate::module::shelf::settle();
     Ok(went)
 }
 

@@ -76,6 +76,8 @@ struct Record {
     module: Module<'static>,
     /// None once it was released.
     segment: Option<Segment>,
+    /// Its functions for the end were called, or there are none.
+    ended: bool,
 }
 
 impl Modules {
@@ -161,9 +163,29 @@ impl Modules {
         known.then_some(Instance(number)).ok_or(Error::NoInstance(handle))
     }
 
-    /// Gives the data of an instance back, for [`Modules::another`]. Nothing of the instance may be used any more: not
+    /// Calls what all instances want called at their end, those of importers first. Each is called once, also where one of
+    /// them comes back here.
+    pub(crate) fn end(&'static self) {
+        let order = {
+            let table = self.0.lock();
+            // Most programs have none.
+            if table.instances.iter().all(|record| record.ended) {
+                return;
+            }
+            let modules: Vec<Module<'static>> = table.instances.iter().map(|record| record.module.clone()).collect();
+            instance::end_order(&modules)
+        };
+        for number in order {
+            let functions = self.0.lock().ends_of(number);
+            call::foreign::call_all(functions);
+        }
+    }
+
+    /// Ends an instance and gives its data back, for [`Modules::another`]. Nothing of the instance may be used any more: not
     /// its functions, and no pointer to one.
     pub fn release(&'static self, instance: Instance) {
+        let functions = self.0.lock().ends_of(instance.0);
+        call::foreign::call_all(functions);
         let mut table = self.0.lock();
         let Some(record) = table.instances.get_mut(instance.0) else {
             return;
@@ -239,7 +261,7 @@ impl Modules {
             if pending.is_empty() {
                 return result;
             }
-            call::foreign::initialize(pending);
+            call::foreign::call_all(pending);
         }
     }
 }
@@ -274,6 +296,7 @@ impl Table {
         let record = Record {
             module: module.clone(),
             segment: Some(segment),
+            ended: module.fini_count == 0,
         };
         // The place of a released one is taken again, or a long life would fill the table.
         let free = self.instances.iter().position(|record| record.segment.is_none());
@@ -310,16 +333,11 @@ impl Table {
                 self.bind(at, number, index, None)?;
             }
         }
-        let (start, count) = (module.init_at as usize, module.init_count as usize);
-        if count > 0
+        if module.init_count > 0
             && let Some(segment) = &mut self.instances[number].segment
         {
             let init = &mut self.made_init;
-            segment.change(|data| {
-                let words = data.get(start..).unwrap_or_default().chunks_exact(8).take(count);
-                let functions = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
-                init.extend(functions.filter(|address| *address != 0 && *address != u64::MAX));
-            });
+            segment.change(|data| init.extend(instance::at_start(module, data)));
         }
         Ok(())
     }
@@ -336,6 +354,18 @@ impl Table {
             segment.change(|data| instance::bind(&module, data, index, &exporter_module, exporter_data, export))?;
         }
         Ok(())
+    }
+
+    /// The functions that an instance wants called at its end; none, if they were asked for before.
+    fn ends_of(&mut self, number: usize) -> Vec<u64> {
+        let mut functions = Vec::new();
+        if let Some(record) = self.instances.get_mut(number)
+            && let Some(segment) = &mut record.segment
+            && !core::mem::replace(&mut record.ended, true)
+        {
+            segment.change(|data| functions.extend(instance::at_end(&record.module, data)));
+        }
+        functions
     }
 
     fn bind_slot(&mut self, at: u64, data: u64, slot: u32) -> Result<()> {

@@ -185,12 +185,25 @@ struct Table {
 }
 
 impl Drop for Task {
-    /// Runs the functions that were registered for the end, while all instances are still there.
+    /// Ends all instances, while all are still there.
     fn drop(&mut self) {
-        let table = self.0.borrow();
-        let data: Vec<u64> = table.instances.iter().map(|one| one.memory.data_address()).collect();
-        drop(table);
-        data.into_iter().for_each(memory::finalize);
+        let order = {
+            let table = self.0.borrow();
+            let modules: Vec<Module<'_>> = table.instances.iter().map(|one| one.library.module()).collect();
+            instance::end_order(&modules)
+        };
+        for number in order {
+            let (data, functions) = {
+                let one = &mut self.0.borrow_mut().instances[number];
+                let library = one.library.clone();
+                let functions: Vec<u64> = instance::at_end(&library.module(), one.memory.data()).collect();
+                (one.memory.data_address(), functions)
+            };
+            memory::finalize(data);
+            for function in functions {
+                memory::call(function, [0; 4]);
+            }
+        }
     }
 }
 
@@ -315,12 +328,8 @@ impl Table {
                 self.bind(task, number, index, None)?;
             }
         }
-        let data = self.instances[number].memory.data();
-        let words = data.get(module.init_at as usize..).unwrap_or_default().chunks_exact(8);
-        let words = words.take(module.init_count as usize);
-        let functions = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
         self.init
-            .extend(functions.filter(|address| *address != 0 && *address != u64::MAX));
+            .extend(instance::at_start(&module, self.instances[number].memory.data()));
         Ok(number)
     }
 

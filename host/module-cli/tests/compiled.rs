@@ -245,3 +245,59 @@ fn functions_that_nobody_would_call_are_refused() {
         assert!(why.contains(section) && why.contains(".init_array"), "{section}: {why}");
     }
 }
+
+#[test]
+fn destructors_run_at_the_end_and_importers_come_first() {
+    let library = "static char *place;\nvoid say(char c) { if (place) *place++ = c; }\n\
+        void tell(char *at) { place = at; }\n\
+        static int count;\n__attribute__((destructor)) static void last(void) { say('L'); say('0' + count); }\n\
+        __attribute__((destructor(300))) static void later(void) { count++; say('l'); }\n\
+        __attribute__((destructor(200))) static void latest(void) { count++; say('k'); }\n";
+    let client = "void say(char);\nvoid tell(char *);\nstatic int n = 7;\nint f(char *at) { tell(at); return n; }\n\
+        __attribute__((destructor)) static void mine(void) { say('0' + n); }\n";
+    let Some(library) = describe("ends", &[(library, &[])], "say\ntell") else {
+        return;
+    };
+    let client = describe("ended", &[(client, &[])], "f").expect("gcc was there");
+    let text = std::fs::read_to_string(&client).expect("the description");
+    std::fs::copy(&library, client.with_file_name("ends.md")).expect("the other description");
+    std::fs::write(&client, text.replace("[EXPORTS]", "[IMPORTS]\nends.md\n[EXPORTS]")).expect("the description");
+    let mut window = tools::window(56);
+    let libraries = [&library, &client].map(|path| {
+        let (_, built) = make::make(path, &[], &mut window).unwrap_or_else(|error| panic!("{error}"));
+        Library::load("ends", built.object).unwrap_or_else(|error| panic!("{error}"))
+    });
+    for binding in [Binding::Eager, Binding::Lazy] {
+        // The library's instance is older than the client's, or younger.
+        for order in [["ended", "ended"], ["ends", "ended"]] {
+            let mut said = [0_u8; 8];
+            let task = Task::new(binding);
+            for library in &libraries {
+                task.add(library);
+            }
+            let numbers = order.map(|name| task.instance(name).unwrap_or_else(|error| panic!("{error}")));
+            let word = said.as_mut_ptr() as u64;
+            assert_eq!(task.call(numbers[1], "f", [word, 0, 0, 0]).map(|n| n as u32), Some(7));
+            drop(task);
+            // Of a module the last of the list first.
+            assert_eq!(&said, b"7L0lk\0\0\0", "{binding:?} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn an_instance_finds_its_own_data() {
+    let text = "extern char __dso_handle[];\nint f(void) { return *(char **)__dso_handle == __dso_handle; }\n\
+                extern __attribute__((visibility(\"hidden\"))) char __dso_handle[];\n";
+    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-DHIDDEN"]] {
+        let text = if flags.contains(&"-DHIDDEN") {
+            text.to_string()
+        } else {
+            text.replace("hidden", "default")
+        };
+        let Some(path) = describe("own", &[(&text, flags)], "f") else {
+            return;
+        };
+        assert_eq!(call(&instance(&path, 57), "f", 0), 1, "{flags:?}");
+    }
+}

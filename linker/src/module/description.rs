@@ -111,6 +111,9 @@ impl Description {
         if result.version.is_empty() {
             return whole("no version: write 'version 1.0' under [MODULE]");
         }
+        if let Err(why) = check_identity(&result.name, &result.version) {
+            return whole(why);
+        }
         let mut names: Vec<&str> = result.exports.iter().map(|one| one.name.as_str()).collect();
         names.sort_unstable();
         if let Some([twice, _]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -165,6 +168,30 @@ impl Description {
         *slot = value;
         Ok(())
     }
+}
+
+/// Whether a module may be called so. `NAME-VERSION` names one version for all time, so no name may look like that of another
+/// module's version.
+///
+/// # Errors
+/// Which of them is none, and how it should be.
+pub fn check_identity(name: &str, version: &str) -> Result<(), &'static str> {
+    let is_version = |text: &str| {
+        let numbers = text.split('.');
+        let number = |one: &str| (1..=9).contains(&one.len()) && one.bytes().all(|byte| byte.is_ascii_digit());
+        numbers.clone().count() <= 3 && numbers.clone().all(number)
+    };
+    let bad = |character: char| character == '/' || character.is_whitespace() || character.is_control();
+    if name.is_empty() || name.starts_with('.') || name.contains(bad) {
+        return Err("the name is none: write letters, digits, '-', '_'");
+    }
+    if name.rsplit_once('-').is_some_and(|(_, end)| is_version(end)) {
+        return Err("the name ends like a version, so it could take the place of another module: leave the '-' away");
+    }
+    if !is_version(version) {
+        return Err("the version is none: write up to three numbers with dots");
+    }
+    Ok(())
 }
 
 fn one_word(line: &str) -> Result<String, String> {

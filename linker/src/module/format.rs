@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// The longest module object, in bytes. A bound, so that a forged header cannot ask for all memory.
 pub const MODULE_BYTES_MAX: u64 = 256 << 20;
 /// First bytes of a module object; the last is the version of the format.
-pub const MAGIC: [u8; 8] = *b"GONDMOD\x03";
+pub const MAGIC: [u8; 8] = *b"GONDMOD\x04";
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 256;
 /// Byte of the header where the parts begin, each {offset u32, bytes u32}.
@@ -85,6 +85,9 @@ pub const DATA_BINDER_AT: u32 = 24;
 /// Byte of the data: the routine that says how many words from an address on can be read, for thunks of variadic functions.
 pub const DATA_REACH_AT: u32 = 32;
 
+/// Byte of the data: the routine that ends all instances of a table, for the C library's `exit`.
+pub const DATA_END_AT: u32 = 40;
+
 /// A value word with this bit is a displacement (i32, in the low half) from the data of the instance;
 /// without it, an address.
 pub const PRIVATE: u64 = 1 << 62;
@@ -129,6 +132,8 @@ pub struct Module<'a> {
     pub init_at: u32,
     /// How many.
     pub init_count: u32,
+    /// How many functions to call at the end stand behind them.
+    pub fini_count: u32,
 }
 
 /// An imported module, as the importer sees it.
@@ -249,6 +254,7 @@ impl<'a> Module<'a> {
             data_bytes: 0,
             init_at: 0,
             init_count: 0,
+            fini_count: 0,
         })
     }
 
@@ -285,6 +291,7 @@ impl<'a> Module<'a> {
             data_bytes: word(head, 24),
             init_at: word(head, 28),
             init_count: word(head, 32),
+            fini_count: word(head, 44),
         })
     }
 
@@ -354,8 +361,12 @@ impl<'a> Module<'a> {
         {
             return Err("names");
         }
-        if !inside(self.init_at, u64::from(self.init_count) * 8) {
-            return Err("functions to call at instantiation");
+        super::description::check_identity(self.name(), self.version())?;
+        if !inside(
+            self.init_at,
+            (u64::from(self.init_count) + u64::from(self.fini_count)) * 8,
+        ) {
+            return Err("functions to call at instantiation or at the end");
         }
         let mut hash = HASH_START;
         for index in 0..self.export_count() {
@@ -375,6 +386,33 @@ impl<'a> Module<'a> {
                 return Err("the entry of an export");
             }
         }
+        self.check_imports()?;
+        for index in 0..(self.part(Part::Symbols).len() / SYMBOL_BYTES) as u32 {
+            if !self.name_ok(self.record(Part::Symbols, SYMBOL_BYTES, index), 0) {
+                return Err("the name of a symbol");
+            }
+        }
+        let memory = u64::from(self.part_at(Part::Text))..self.bytes.len() as u64 - 7;
+        if self.addresses().any(|at| !memory.contains(&u64::from(at))) {
+            return Err("the place of an address");
+        }
+        for record in self.part(Part::Wanted).chunks_exact(WANTED_BYTES) {
+            let (import, export) = (word(record, 0), word(record, 4));
+            let known = import < self.import_count() && export < self.import(import).count;
+            if !known || !self.name_ok(record, 8) {
+                return Err("the name of what is imported");
+            }
+        }
+        let frames = unwind::Table::open(self.part(Part::Unwinding))?;
+        let behind = frames.thunk_entries_at;
+        if behind > self.thunk_bytes() || behind > 0 && self.part(Part::Thunks).get(behind as usize..).is_none() {
+            return Err("the frames of thunks");
+        }
+        Ok(())
+    }
+
+    fn check_imports(&self) -> Result<(), &'static str> {
+        let inside = |at: u32, bytes: u64| u64::from(at) + bytes <= u64::from(self.data_bytes);
         for index in 0..self.import_count() {
             let record = self.record(Part::Imports, IMPORT_BYTES, index);
             if !self.name_ok(record, 0) || !self.name_ok(record, 4) {
@@ -403,27 +441,6 @@ impl<'a> Module<'a> {
             if fixup.entry && (fixup.addend != 0 || known.is_some_and(|import| import.lazy)) {
                 return Err("an imported word for inline calls");
             }
-        }
-        for index in 0..(self.part(Part::Symbols).len() / SYMBOL_BYTES) as u32 {
-            if !self.name_ok(self.record(Part::Symbols, SYMBOL_BYTES, index), 0) {
-                return Err("the name of a symbol");
-            }
-        }
-        let memory = u64::from(self.part_at(Part::Text))..self.bytes.len() as u64 - 7;
-        if self.addresses().any(|at| !memory.contains(&u64::from(at))) {
-            return Err("the place of an address");
-        }
-        for record in self.part(Part::Wanted).chunks_exact(WANTED_BYTES) {
-            let (import, export) = (word(record, 0), word(record, 4));
-            let known = import < self.import_count() && export < self.import(import).count;
-            if !known || !self.name_ok(record, 8) {
-                return Err("the name of what is imported");
-            }
-        }
-        let frames = unwind::Table::open(self.part(Part::Unwinding))?;
-        let behind = frames.thunk_entries_at;
-        if behind > self.thunk_bytes() || behind > 0 && self.part(Part::Thunks).get(behind as usize..).is_none() {
-            return Err("the frames of thunks");
         }
         Ok(())
     }
@@ -454,8 +471,9 @@ impl<'a> Module<'a> {
 
     fn name_ok(&self, record: &[u8], at: usize) -> bool {
         let (start, bytes) = name_reference(record, at);
-        let names = core::str::from_utf8(self.part(Part::Names)).unwrap_or_default();
-        names.get(start..start + bytes).is_some()
+        let name = self.part(Part::Names).get(start..start + bytes);
+        // Of the name alone: all of the names would be read once for each.
+        name.is_some_and(|name| core::str::from_utf8(name).is_ok())
     }
 
     fn name_at(&self, record: &[u8], at: usize) -> &'a str {
@@ -509,12 +527,13 @@ impl<'a> Module<'a> {
         self.parts[Part::Thunks as usize].1
     }
 
-    /// Whether nothing of it is an instance's own: no variables, no imports, nothing to call at the beginning. All instances
+    /// Whether nothing of it is an instance's own: no variables, no imports, nothing to call at the beginning or the end. All instances
     /// are the same then, and need no memory.
     pub fn keeps_nothing(&self) -> bool {
         self.data_bytes == DATA_HEADER_BYTES
             && self.thunk_bytes() == 0
             && self.init_count == 0
+            && self.fini_count == 0
             && self.part(Part::Imports).is_empty()
     }
 

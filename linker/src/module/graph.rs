@@ -71,7 +71,7 @@ impl Graph {
                         graph.push((file, index), Some(function), None);
                     }
                 } else {
-                    let variable = matches!(section.kind, Kind::Data | Kind::Zero | Kind::Init);
+                    let variable = matches!(section.kind, Kind::Data | Kind::Zero | Kind::Init | Kind::Fini);
                     graph.push((file, index), None, variable.then_some(Reason::Variable));
                 }
                 firsts[index] = Some((first, graph.places.len() - first));

@@ -32,6 +32,8 @@ pub enum Kind {
     Zero,
     /// Pointers to functions that are called when an instance is made.
     Init,
+    /// Pointers to functions that are called at its end, last to first.
+    Fini,
     /// How functions are left; only while a file is read, for it is taken apart.
     Frames,
 }
@@ -252,9 +254,9 @@ fn read_section(
         }
         elf::SHT_NOBITS => Kind::Zero,
         elf::SHT_INIT_ARRAY => Kind::Init,
+        elf::SHT_FINI_ARRAY => Kind::Fini,
         elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND if name == ".eh_frame" => Kind::Frames,
-        // Instances end with their task; there is nobody to call these.
-        elf::SHT_NOTE | elf::SHT_FINI_ARRAY | elf::SHT_X86_64_UNWIND | elf::SHT_GROUP => Kind::None,
+        elf::SHT_NOTE | elf::SHT_X86_64_UNWIND | elf::SHT_GROUP => Kind::None,
         elf::SHT_PROGBITS if has(elf::SHF_EXECINSTR) => Kind::Text,
         elf::SHT_PROGBITS if !has(elf::SHF_WRITE) || name.starts_with(".data.rel.ro") => Kind::ReadOnly,
         elf::SHT_PROGBITS => Kind::Data,

@@ -4,10 +4,12 @@
 //!
 //! In order: get memory for thunks and data (the thunks are the module's own pages, mapped once more);
 //! [`instantiate`]; for each import, now or at the first call, [`bind`]; then call the functions of the list
-//! [`Module::init_at`]. Cyclic imports need no more than that all instances exist before they are bound.
+//! [`at_start`]. Cyclic imports need no more than that all instances exist before they are bound. At the end of an instance
+//! the functions of [`at_end`] are called, those of importers before those of what they import ([`end_order`]).
 
 use super::fault::{Cause, Fault};
 use super::format::{self, Module};
+use alloc::vec::Vec;
 
 /// What the code of an instance needs of the task.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Runtime {
     /// The address of the routine that thunks of variadic functions call, `reach(from, words)`: how many of so many words from
     /// an address on can be read. The address is a multiple of 16 in the caller's frame, and the result is even.
     pub reach: u64,
+    /// The address of the routine that calls what all instances of a table want called at their end, `end(table)`.
+    pub end: u64,
 }
 
 /// Writes `value` into the word at byte `at` of the data.
@@ -55,6 +59,56 @@ pub fn finish(module: &Module<'_>, at: u64, runtime: Runtime, data: &mut [u8]) {
     put(data, format::DATA_TABLE_AT, runtime.table);
     put(data, format::DATA_BINDER_AT, runtime.binder);
     put(data, format::DATA_REACH_AT, runtime.reach);
+    put(data, format::DATA_END_AT, runtime.end);
+}
+
+/// The functions that an instance with this data wants called when it is made, first to last.
+pub fn at_start<'a>(module: &Module<'_>, data: &'a [u8]) -> impl DoubleEndedIterator<Item = u64> + 'a {
+    functions(data, module.init_at as usize, module.init_count as usize)
+}
+
+/// The functions that it wants called at its end, first to last.
+pub fn at_end<'a>(module: &Module<'_>, data: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+    let behind = module.init_at as usize + module.init_count as usize * 8;
+    functions(data, behind, module.fini_count as usize).rev()
+}
+
+fn functions(data: &[u8], at: usize, count: usize) -> impl DoubleEndedIterator<Item = u64> + '_ {
+    let words = data.get(at..).unwrap_or_default().as_chunks::<8>().0;
+    let words = words.get(..count).unwrap_or_default();
+    // Zero and -1 are places that were left empty.
+    let all = words.iter().map(|word| u64::from_le_bytes(*word));
+    all.filter(|address| *address != 0 && *address != u64::MAX)
+}
+
+/// The numbers of instances in the order in which they end: each before those whose modules it imports, but for cycles.
+pub fn end_order(modules: &[Module<'_>]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(modules.len());
+    let mut seen = alloc::vec![false; modules.len()];
+    for first in (0..modules.len()).rev() {
+        // A path of instances, each with the import of it that is looked at next.
+        let mut path = Vec::from([(first, 0)]);
+        if core::mem::replace(&mut seen[first], true) {
+            continue;
+        }
+        while let Some((number, next)) = path.last_mut() {
+            let module = &modules[*number];
+            if *next == module.import_count() {
+                order.push(*number);
+                path.pop();
+                continue;
+            }
+            let name = module.import(*next).name();
+            *next += 1;
+            for (other, _) in modules.iter().enumerate().filter(|(_, one)| one.is_named(name)) {
+                if !core::mem::replace(&mut seen[other], true) {
+                    path.push((other, 0));
+                }
+            }
+        }
+    }
+    order.reverse();
+    order
 }
 
 /// Binds import number `index` of `importer` to an instance of `exporter` whose data is at `exporter_data`:

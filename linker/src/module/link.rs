@@ -232,6 +232,7 @@ struct DataLayout {
     bytes: u32,
     init_at: u32,
     init_count: u32,
+    fini_count: u32,
 }
 
 struct Writer<'a> {
@@ -377,6 +378,7 @@ impl Writer<'_> {
                     let node = self.world.graph.node(file, section, at);
                     node.is_some_and(|node| self.world.graph.private[node].is_some())
                 }
+                Target::Instance => true,
                 _ => false,
             };
             if private {
@@ -385,15 +387,15 @@ impl Writer<'_> {
         }
         let inputs = self.world.inputs;
         let graph = self.world.graph;
-        let mut init: Vec<(&str, usize, usize)> = Vec::new();
+        let mut called: [Vec<(&str, usize, usize)>; 2] = Default::default();
         let mut groups: [Vec<(usize, usize)>; 3] = Default::default();
         for node in self.in_order() {
             let (file, section) = graph.places[node];
             let of_set = self.world.symbols.sets().any(|set| set.contains(&(file, section)));
             let here = &inputs[file].sections[section];
             let group = match here.kind {
-                Kind::Init => {
-                    init.push((&here.name, file, section));
+                Kind::Init | Kind::Fini => {
+                    called[usize::from(here.kind == Kind::Fini)].push((&here.name, file, section));
                     continue;
                 }
                 Kind::Zero | Kind::Data | Kind::ReadOnly if of_set && graph.private[node].is_some() => 0,
@@ -405,13 +407,19 @@ impl Writer<'_> {
             };
             groups[group].push((file, section));
         }
-        // Sections with a priority come first, and sort as their names do.
-        init.sort_by_key(|(name, ..)| (*name == ".init_array", *name));
-        self.data.init_at = cursor.take(0, 8)?;
-        for (_, file, section) in init {
-            self.seat_private(&mut cursor, file, section, 8)?;
+        let start = cursor.take(0, 8)?;
+        let mut ends = [start; 2];
+        for (list, end) in called.iter_mut().zip(&mut ends) {
+            // Sections with a priority come first, and sort as their names do.
+            list.sort_by_key(|(name, ..)| (matches!(*name, ".init_array" | ".fini_array"), *name));
+            for &(_, file, section) in &*list {
+                self.seat_private(&mut cursor, file, section, 8)?;
+            }
+            *end = cursor.0 as u32;
         }
-        self.data.init_count = (cursor.0 as u32 - self.data.init_at) / 8;
+        self.data.init_at = start;
+        self.data.init_count = (ends[0] - start) / 8;
+        self.data.fini_count = (ends[1] - ends[0]) / 8;
         for (index, group) in groups.iter().enumerate() {
             for &(file, section) in group {
                 let align = inputs[file].sections[section].align;
@@ -540,7 +548,10 @@ impl Writer<'_> {
                     self.fixups.push(Fixup::Data(at));
                     (template + at, displacement.cast_unsigned())
                 }
-                _ => continue,
+                _ => {
+                    let cause = Cause::NotConstant(object::elf::R_X86_64_GOTPCREL);
+                    return Err(Fault::file(&self.request.description.name, cause));
+                }
             };
             object[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
         }
@@ -623,6 +634,7 @@ impl Writer<'_> {
         header.extend(self.data.init_count.to_le_bytes());
         header.extend(self.identity[0].to_le_bytes());
         header.extend(self.identity[1].to_le_bytes());
+        header.extend(self.data.fini_count.to_le_bytes());
         header.resize(format::PARTS_AT, 0);
         for (at, bytes) in self.parts {
             header.extend(at.to_le_bytes());

@@ -330,7 +330,7 @@ pub fn place_commons(inputs: &mut Vec<Input>) {
     inputs.push(made);
 }
 
-/// Marks the sections that are reached from `roots` and from the functions to call at instantiation.
+/// Marks the sections that are reached from `roots` and from the functions to call at instantiation and at the end.
 pub fn reach(inputs: &[Input], symbols: &Symbols, roots: &[Target]) -> Vec<Vec<bool>> {
     let mut live: Vec<Vec<bool>> = inputs.iter().map(|one| vec![false; one.sections.len()]).collect();
     let mut work: Vec<(usize, usize)> = Vec::new();
@@ -344,7 +344,7 @@ pub fn reach(inputs: &[Input], symbols: &Symbols, roots: &[Target]) -> Vec<Vec<b
             .sections
             .iter()
             .enumerate()
-            .filter(|(_, one)| one.kind == Kind::Init);
+            .filter(|(_, one)| matches!(one.kind, Kind::Init | Kind::Fini));
         work.extend(init.map(|(section, _)| (file, section)));
     }
     while let Some((file, section)) = work.pop() {

@@ -1,4 +1,5 @@
 //! Changes of bytes at random, for tests that feed what is damaged.
+#![allow(dead_code, reason = "each test uses its part")]
 
 /// splitmix64.
 pub struct Random(pub u64);

@@ -48,9 +48,9 @@ impl Modules {
     }
 }
 
-/// Calls the functions that new instances of a table want called: `Modules::change` read them from the data of instances
-/// that it just made.
-pub(crate) fn initialize(functions: Vec<u64>) {
+/// Calls the functions that instances of a table want called at their beginning or their end: the table read them from the data of
+/// instances that it has.
+pub(crate) fn call_all(functions: Vec<u64>) {
     for function in functions {
         // SAFETY: (1) so the linker wrote them, in a module that was checked when it was installed; (2) they take nothing.
         unsafe { call_at(function, [0; 4]) };
@@ -63,7 +63,15 @@ pub(crate) fn runtime(table: u64) -> Runtime {
         table,
         binder: bind as *const () as u64,
         reach: reach as *const () as u64,
+        end: end as *const () as u64,
     }
+}
+
+/// Calls what the instances of a table want called at their end, each once: for the C library's `exit`.
+extern "C" fn end(table: u64) {
+    // SAFETY: so the header of an instance's data says: the table that made it, which was leaked and so stays where it is.
+    let modules: &'static Modules = unsafe { &*(table as *const Modules) };
+    modules.end();
 }
 
 /// How many of so many words from an address in a caller's frame on can be read: as far as the stack goes. A stack that a program

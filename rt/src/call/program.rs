@@ -91,13 +91,14 @@ mod begin {
         // The result of `main` is an int, in the lower half.
         // SAFETY: the program's `main`, with what C gives to it.
         let status = u64::from(unsafe { call_at(main, [count, places, 0, 0]) } as u32);
-        // The C library writes what is left in its streams.
+        // The C library calls what was left for it with `atexit`, ends all instances, and writes what is left in its streams.
         if let Some(library) = modules.known("libc")
             && let Some(end) = modules.symbol(library, "exit")
         {
             // SAFETY: C's `exit`, which takes a status.
             unsafe { call_at(end, [status, 0, 0, 0]) };
         }
+        modules.end();
         Ok(status)
     }
 

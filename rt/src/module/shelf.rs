@@ -235,7 +235,12 @@ pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
     let full = format!("{name}-{version}");
     match look_up(&full) {
         Err(Error::Missing { .. }) => {}
-        Ok(_) => return Err(Error::Installed(full)),
+        Ok(_) => {
+            if let Some(mut directory) = directory()? {
+                lead(&mut directory, &name)?;
+            }
+            return Err(Error::Installed(full));
+        }
         Err(error) => return Err(error),
     }
     match find(&name) {
@@ -281,20 +286,94 @@ pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
         address: base,
         password,
     };
-    // As with every name: rights first, then the object, the name last, so that no power cut leaves a name alone.
+    // A power cut leaves a right to an object without a name, or a long name alone: `settle` knows both.
     owners.insert(owner)?;
-    Clist::root()?.insert(capability)?;
-    object.keep()?;
-    let found = Found {
-        kind: Kind::Module,
-        capability,
-        word: length,
-    };
-    directory.insert(&full, found)?;
-    directory.replace(&name, found)?;
+    if let Err(error) = directory.publish(&full, Kind::Module, capability, length) {
+        forget(owners.object().base(), base)?;
+        object.delete()?;
+        return Err(error.into());
+    }
+    directory.replace(
+        &name,
+        Found {
+            kind: Kind::Module,
+            capability,
+            word: length,
+        },
+    )?;
     // The rights of the maker go: this domain has from now on what everybody has.
     call::apd_flush()?;
     Ok(full)
+}
+
+/// Lets the short name of a module lead to the version that was installed last, by the clock, or to nothing if there is none.
+fn lead(directory: &mut Directory, short: &str) -> Result<()> {
+    let before = format!("{short}-");
+    let others = list()?.into_iter().filter(|named| named.name.starts_with(&before));
+    let versions = others.filter(|named| find(&named.name).is_ok_and(|one| one.name() == short));
+    let installed = |named: &Named| call::obj_info(named.found.capability.address).map_or(0, |info| info.created_ns);
+    let leads = directory.lookup(short).map(|found| found.capability.address);
+    match versions.max_by_key(installed) {
+        Some(newest) if leads == Ok(newest.found.capability.address) => Ok(()),
+        Some(newest) => Ok(directory.replace(short, newest.found)?),
+        None if leads.is_ok() => Ok(directory.remove(short)?),
+        None => Ok(()),
+    }
+}
+
+/// Finishes what a power cut left of [`install`] and [`remove`]: every short name leads to the version installed last, and a module
+/// without a long name goes. For the start, when nobody else is at it.
+///
+/// # Errors
+/// As [`remove`].
+pub fn settle() -> Result<()> {
+    let Some(mut directory) = directory()? else {
+        return Ok(());
+    };
+    let (mut long, mut shorts) = (Vec::new(), Vec::new());
+    for named in list()? {
+        let found = named.found;
+        // What cannot be read stays: it is damage, not a cut.
+        let Ok(module) = sealed_at(&named.name, found.capability.address, found.word) else {
+            long.push(found.capability.address);
+            continue;
+        };
+        if named.name == format!("{}-{}", module.name(), module.version()) {
+            long.push(found.capability.address);
+        }
+        shorts.push(module.name().to_string());
+    }
+    shorts.sort_unstable();
+    shorts.dedup();
+    for short in shorts {
+        lead(&mut directory, &short)?;
+    }
+    let owners = directory.find(OWNERS)?.capability.address;
+    let mut nameless = Clist::open(owners)?.capabilities()?;
+    nameless.retain(|one| !long.contains(&one.address));
+    for one in nameless {
+        match retire(owners, one.address) {
+            Ok(()) | Err(abi::Error::BadAddress) => forget(owners, one.address)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Destroys a module, with the right that stands in the Clist of owners, if no other domain has it.
+fn retire(owners: u64, base: u64) -> core::result::Result<(), abi::Error> {
+    call::apd_insert(0, owners)?;
+    let retired = call::obj_retire(base);
+    call::apd_delete(0)?;
+    call::apd_flush()?;
+    retired
+}
+
+/// Drops the rights to a module that is gone.
+fn forget(owners: u64, base: u64) -> Result<()> {
+    Clist::root()?.remove_all(base)?;
+    Clist::open(owners)?.remove_all(base)?;
+    Ok(())
 }
 
 /// Installs the module object that a name from the root directory leads to: a file, as `gond import` brings it.
@@ -359,24 +438,11 @@ pub fn remove(name: &str) -> Result<String> {
     // The names go first, so that nobody finds it while it goes.
     directory.remove(&full)?;
     if was_newest {
-        let before = format!("{short}-");
-        let others = list()?.into_iter().filter(|named| named.name.starts_with(&before));
-        let versions = others.filter(|named| find(&named.name).is_ok_and(|one| one.name() == short));
-        match versions
-            .max_by_key(|named| call::obj_info(named.found.capability.address).map_or(0, |info| info.created_ns))
-        {
-            Some(named) => directory.replace(&short, named.found)?,
-            None => directory.remove(&short)?,
-        }
+        lead(&mut directory, &short)?;
     }
-    call::apd_insert(0, owners)?;
-    let retired = call::obj_retire(base);
-    call::apd_delete(0)?;
-    call::apd_flush()?;
-    match retired {
+    match retire(owners, base) {
         Ok(()) => {
-            Clist::root()?.remove_all(base)?;
-            Clist::open(owners)?.remove_all(base)?;
+            forget(owners, base)?;
             Ok(full)
         }
         Err(error) => {

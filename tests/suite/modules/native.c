@@ -149,6 +149,21 @@ static uint64_t sum(uint64_t count, ...)
 	return all;
 }
 
+/* The program ends while its destructors run, with what they found. */
+static uint64_t ending;
+
+__attribute__((destructor)) static void ended_first(void)
+{
+	if (ending)
+		ending += counter_next();
+}
+
+__attribute__((destructor(200))) static void ended_last(void)
+{
+	if (ending)
+		rt_exit(ending);
+}
+
 /* Has private data, so there is a thunk before it, which copies what stands on the stack. */
 static uint64_t (*volatile pointer)(uint64_t, ...) = sum;
 
@@ -252,6 +267,10 @@ int main(int count, char **arguments)
 		return foreign();
 	if (same(arguments[1], "variadic"))
 		return variadic();
+	if (same(arguments[1], "destructors")) {
+		ending = 40 + counter_next();
+		return 0;
+	}
 	if (same(arguments[1], "late"))
 		return late();
 	if (same(arguments[1], "exhausted"))

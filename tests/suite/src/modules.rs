@@ -36,6 +36,7 @@ pub const CASES: &[Case] = &[
     case("modules/across-a-protected-call", across),
     case("modules/the-newest-by-name-the-old-for-who-has-it", versions),
     case("modules/what-is-used-is-not-destroyed", in_use),
+    case("modules/what-was-interrupted-is-finished", interrupted),
     case("modules/damaged-objects-are-refused", damaged),
     case("modules/c-library", c_library),
 ];
@@ -440,6 +441,48 @@ fn hold(numbers: &[u64; 6]) -> u64 {
         return 103;
     }
     arch::call_export(modules, counter, "counter_next", [0; 4]).unwrap_or(104)
+}
+
+/// What a power cut may leave of an installation or a removal is finished by the next start, which does the same.
+fn interrupted(_: &Setting) -> Outcome {
+    let root = Directory::root()?;
+    shelf::install_file("counter.mm")?;
+    let address = shelf::look_up("counter")?.capability.address;
+    let mut directory = Directory::open(root.find(shelf::DIRECTORY)?.capability.address)?;
+    // Cut between the two names: the next attempt finishes it, too.
+    for again in [false, true] {
+        directory.remove("counter")?;
+        ensure!(matches!(shelf::look_up("counter"), Err(Error::Missing { .. })));
+        if again {
+            ensure!(matches!(shelf::install_file("counter.mm"), Err(Error::Installed(_))));
+        } else {
+            shelf::settle()?;
+        }
+        ensure_eq!(shelf::look_up("counter")?.capability.address, address);
+    }
+    // Of an installed second version: the short name is that of the first.
+    let first = shelf::look_up("counter")?;
+    shelf::install_file("counter2.mm")?;
+    let second = shelf::look_up("counter-2.0")?;
+    directory.replace("counter", first)?;
+    shelf::settle()?;
+    ensure_eq!(shelf::look_up("counter")?.capability.address, second.capability.address);
+    shelf::remove("counter-2.0")?;
+    ensure_eq!(shelf::look_up("counter")?.capability.address, address);
+    // A removal whose long name went, and an object that has no name at all.
+    for names in [&["counter-1.0"][..], &["counter-1.0", "counter"]] {
+        if shelf::look_up("counter").is_err() {
+            shelf::install_file("counter.mm")?;
+        }
+        let address = shelf::look_up("counter")?.capability.address;
+        for name in names {
+            directory.remove(name)?;
+        }
+        shelf::settle()?;
+        ensure!(matches!(shelf::look_up("counter"), Err(Error::Missing { .. })));
+        ensure_error!(call::obj_info(address), BadAddress);
+    }
+    Ok(())
 }
 
 fn damaged(setting: &Setting) -> Outcome {

@@ -27,6 +27,7 @@ pub const CASES: &[Case] = &[
     case("native/a-c-program-uses-the-runtime", uses),
     case("native/a-thread-without-state-ends", foreign),
     case("native/a-variadic-call-at-the-end-of-a-stack", variadic),
+    case("native/destructors-run", destructors),
     case("native/a-panic-in-the-runtime-ends-the-program", exhausted),
     case("native/a-crash-names-the-module", crash),
     case("native/a-callee-does-not-find-its-callers-state", across),
@@ -80,6 +81,16 @@ fn foreign(_: &Setting) -> Outcome {
 
 fn variadic(_: &Setting) -> Outcome {
     with(&["rt", "counter", "native"], || all_well(&["variadic"]))
+}
+
+fn destructors(_: &Setting) -> Outcome {
+    with(&["rt", "counter", "native"], || {
+        for binding in [Binding::Lazy, Binding::Eager] {
+            // 40, the first count, and the second, which the destructor that comes first asked for.
+            ensure_eq!(run("destructors", binding)?.0, 40 + 1 + 2);
+        }
+        Ok(())
+    })
 }
 
 fn exhausted(_: &Setting) -> Outcome {

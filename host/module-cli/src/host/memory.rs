@@ -225,6 +225,8 @@ pub fn runtime(table: u64) -> Runtime {
         table,
         binder: binder as *const () as u64,
         reach: reach as *const () as u64,
+        // A process of the host ends by itself.
+        end: 0,
     }
 }
 

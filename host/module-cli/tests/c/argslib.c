@@ -95,6 +95,12 @@ long complexes(long a, long b, long c, long d, long e, long f, double g, double 
 	       (long)__imag__ pair * 4 + last * 5;
 }
 
+long outer_of(union outer a, union outer b, union outer c, long last)
+{
+	calls++;
+	return a.word[0] + a.word[1] * 2 + b.word[0] * 3 + b.word[1] * 4 + c.word[0] * 5 + c.word[1] * 6 + last * 7;
+}
+
 long quads(__float128 a, long b, long c, long d, long e, long f, long g, long h)
 {
 	long words[2];

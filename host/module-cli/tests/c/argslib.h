@@ -6,6 +6,7 @@ union with_float { long double wide; float narrow; };
 union with_double { long double wide; double narrow; };
 union with_long { long double wide; long narrow; };
 union with_longs { long double wide; long narrow[2]; };
+union outer { union with_long inner; long word[2]; };
 struct __attribute__((packed)) packed { char first; int second; };
 struct fields { long low : 60; int high : 4; double number; };
 
@@ -22,4 +23,5 @@ long fields_of(struct fields a, struct fields b, struct fields c, struct fields 
 	       struct fields g, long last);
 long complexes(long a, long b, long c, long d, long e, long f, double g, double h, double i, double j, double k,
 	       double l, double m, long odd, _Complex double pair, long last);
+long outer_of(union outer a, union outer b, union outer c, long last);
 long quads(__float128 a, long b, long c, long d, long e, long f, long g, long h);

@@ -29,6 +29,7 @@ int check(void)
 	union with_longs pair = { .narrow = { 6, 60 } };
 	_Complex long double complex;
 	_Complex double small;
+	union outer o = { .word = { 1, 10 } };
 	struct packed p = { 1, 2 };
 	struct fields f = { 3, 4, 5 };
 
@@ -52,6 +53,7 @@ int check(void)
 	__real__ small = 20;
 	__imag__ small = 30;
 	WANT(complexes(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 10, small, 40) == 13 + 20 + 60 + 120 + 200);
+	WANT(outer_of(o, o, o, 100) == 1 + 20 + 3 + 40 + 5 + 60 + 700);
 	WANT(quads(0, 1, 2, 3, 4, 5, 6, 7) == 2 + 6 + 12 + 20 + 30 + 42 + 56);
 	return 0;
 }

@@ -442,7 +442,7 @@ impl Batch {
             let (one, two) = (2 * index + 1, 2 * index + 2);
             let _ = writeln!(
                 body,
-                "\tif (table[{one}]) {{\n\t\tif (pointed{index}(table[{one}])) report({index}, 6);\n\
+                "\tif (table[{one}]) {{\n\t\treport({index}, -1);\n\t\tif (pointed{index}(table[{one}])) report({index}, 6);\n\
                  \t\tif (take()) report({index}, 7);\n\t\tif (((int (*)(p{index}))table[{two}])(back{index})) report({index}, 8);\n\
                  \t\tif (wrong) {{ wrong = 0; report({index}, 9); }}\n\t}}"
             );

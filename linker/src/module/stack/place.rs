@@ -42,6 +42,20 @@ impl Class {
     }
 }
 
+/// What is left to do when all parts of a type are merged; false if it goes to memory.
+fn tidy(classes: &mut [Class]) -> bool {
+    for part in 0..classes.len() {
+        let before = part.checked_sub(1).map(|part| classes[part]);
+        match classes[part] {
+            Class::Memory => return false,
+            Class::X87Up if before != Some(Class::X87) => return false,
+            Class::VectorUp if before != Some(Class::Vector) => classes[part] = Class::Vector,
+            _ => {}
+        }
+    }
+    true
+}
+
 /// A field of a structure.
 struct Member {
     kind: UnitOffset,
@@ -168,14 +182,8 @@ impl Unit<'_> {
         }
         let mut classes = vec![Class::Empty; size.div_ceil(8) as usize];
         self.classify(kind, 0, &mut classes, DEPTH)?;
-        for part in 0..classes.len() {
-            let before = part.checked_sub(1).map(|part| classes[part]);
-            match classes[part] {
-                Class::Memory => return on_stack(),
-                Class::X87Up if before != Some(Class::X87) => return on_stack(),
-                Class::VectorUp if before != Some(Class::Vector) => classes[part] = Class::Vector,
-                _ => {}
-            }
+        if !tidy(&mut classes) {
+            return on_stack();
         }
         // A parameter lies on the stack, a result in the registers of the x87.
         match classes.contains(&Class::X87) {
@@ -254,8 +262,21 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Classifies the eight-byte parts of a type of at most 16 bytes that begins at a bit.
+    /// Classifies the eight-byte parts of a type of at most 16 bytes that begins at a bit. Each type is brought to its end before
+    /// it is merged with what lies beside it.
     fn classify(&self, kind: UnitOffset, at: u64, classes: &mut [Class], depth: u32) -> Decided<()> {
+        let mut own = vec![Class::Empty; classes.len()];
+        self.classify_parts(kind, at, &mut own, depth)?;
+        if !tidy(&mut own) {
+            own.fill(Class::Memory);
+        }
+        for (class, own) in classes.iter_mut().zip(own) {
+            *class = class.merge(own);
+        }
+        Ok(())
+    }
+
+    fn classify_parts(&self, kind: UnitOffset, at: u64, classes: &mut [Class], depth: u32) -> Decided<()> {
         let Some(entry) = self.strip(kind)? else {
             return Ok(());
         };
