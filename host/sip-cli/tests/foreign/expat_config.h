@@ -1,0 +1,1 @@
+/* Expat is configured by the flags of its program (packages.rs). */
