@@ -401,7 +401,11 @@ impl Batch {
         let mut text = String::from("#include \"types.h\"\nstatic u64 calls;\nstatic int wrong;\n");
         let mut body = String::new();
         for index in 0..self.functions.len() {
-            if left_out.contains(&format!("f{index}")) {
+            // What clang makes of a function that calls back may need the register, too.
+            if ["f", "call"]
+                .iter()
+                .any(|name| left_out.contains(&format!("{name}{index}")))
+            {
                 continue;
             }
             text += &self.taker(index, "static ", &format!("back{index}"));
