@@ -104,7 +104,7 @@ calls! {
     12 ObjInfo obj_info(address, flags, info, room) -> "bytes", ""; "R (RWXD to change)";
         "Writes an ObjectInfo (a report) as it was before the call, then changes from what stood there what the INFO_SET_ flags name, for which it has to be INFO_SET_BYTES long. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
-        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none). A locked domain gets Locked (see ApdLock).";
+        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none). The PDX capabilities of an object name 192 addresses together at most: TableFull. A locked domain gets Locked (see ApdLock).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";
         "Takes the object off the task's kill list: it persists until it is destroyed.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";

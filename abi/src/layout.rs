@@ -43,7 +43,7 @@ interface! {
     const CAPABILITIES_MAX: usize = 128;
     /// PDX capabilities an object may have.
     const PDX_MAX: usize = 16;
-    /// Entry points a PDX capability may name.
+    /// Entry points that the PDX capabilities of an object may name together.
     const ENTRIES_MAX: usize = 192;
     /// Protected calls that may be nested in one thread.
     const CALL_DEPTH_MAX: usize = 32;

@@ -101,13 +101,13 @@ fn pages_of(rig: &Rig, base: u64) -> u64 {
 /// A kept object that grows over the border of a stretch, and is cut there: where no heap is for the table of slots, its row is as it was.
 #[test]
 fn the_row_of_an_object_whose_size_cannot_change_stays() {
-    const REACH: u64 = 8192;
+    const REACH: u64 = 1024;
     let mut rig = Rig::new(3, 4000, 6000);
     let actor = rig.actor(Apd::EMPTY);
     let per_slot = SLOT / PAGE;
     let first = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap().0 / SLOT;
     let to_border = REACH - (first + 1) % REACH;
-    let base = if to_border > 8100 {
+    let base = if to_border > 1020 {
         panic!("there are {to_border} slots to the border")
     } else {
         rig.kept(actor, (to_border - 2) * per_slot, 0)

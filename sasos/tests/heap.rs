@@ -164,11 +164,11 @@ fn keep_large_rows(rig: &mut Rig, actor: Actor) -> (u64, Error) {
             for password in 1..CAPABILITIES_MAX as u64 {
                 rig.call(actor, Call::ObjPasswd, &[base, password, 1])?;
             }
-            for entry in 0..ENTRIES_MAX as u64 {
+            for entry in 0..(ENTRIES_MAX / PDX_MAX) as u64 {
                 rig.store(actor.space, entries + 8 * entry, base + entry)?;
             }
             for password in 0..PDX_MAX as u64 {
-                let arguments = [base, 1000 + password, 0, entries, ENTRIES_MAX as u64];
+                let arguments = [base, 1000 + password, 0, entries, (ENTRIES_MAX / PDX_MAX) as u64];
                 rig.call(actor, Call::ObjCrePdx, &arguments)?;
             }
             rig.call(actor, Call::KeepObject, &[base]).map(drop)

@@ -1,7 +1,8 @@
 //! Which object a slot belongs to: a two-level table over all slot numbers of the address space.
 //!
-//! A stretch of sixteen gigabytes that belongs to one object, or to none, takes one entry; others
+//! A stretch of two gigabytes that belongs to one object, or to none, takes one entry; others
 //! have a table of their own while anything is in it. The account whose object parts a stretch pays for that table, until it goes (decision 0120).
+//! A stretch is so small that an object that parts two of them is entered in one piece.
 
 use alloc::vec::Vec;
 
@@ -12,24 +13,25 @@ use abi::{
 
 use crate::{
     accounts::{AccountId, Ledger, Resource},
-    containers::filled,
+    containers::{Boxed, Places, boxed, filled},
 };
 
-const NONE: u32 = u32::MAX;
+/// Nobody, in place of an owner.
+const NONE: u32 = TABLE - 1;
+/// In the entry of a stretch: what is below is the number of its table.
+const TABLE: u32 = 1 << 31;
 
 /// Slot numbers in a second-level table.
-pub(crate) const REACH: u64 = 8192;
+pub(crate) const REACH: u64 = 1024;
+const STRETCHES: u64 = (USER_END / SLOT).div_ceil(REACH);
 
 /// Bytes of a second-level table.
 const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;
 
-/// The owners of a stretch of [`REACH`] slots.
-struct Stretch {
-    /// The owner of each slot, if they are not all of one owner.
+/// The owners of the slots of a stretch.
+struct Table {
     owners: Vec<u32>,
-    /// The owner of all of them otherwise.
-    owner: u32,
-    /// Slots in the table that have an owner.
+    /// Slots that have an owner.
     used: u32,
     /// The account that pays for the table.
     payer: AccountId,
@@ -37,36 +39,45 @@ struct Stretch {
 
 /// Slot numbers to objects.
 pub(crate) struct SlotMap {
-    stretches: Vec<Stretch>,
+    /// The owner of each stretch, or its table.
+    stretches: Vec<u32>,
+    tables: Places<Table>,
 }
 
 impl SlotMap {
     pub(crate) fn new() -> Self {
         Self {
-            stretches: (0..(USER_END / SLOT).div_ceil(REACH))
-                .map(|_| Stretch::of_one(NONE))
-                .collect(),
+            stretches: (0..STRETCHES).map(|_| NONE).collect(),
+            tables: Places::default(),
         }
     }
 
     /// The owner of a slot.
     #[inline]
     pub(crate) fn get(&self, slot: u64) -> Option<u32> {
-        let stretch = self.stretches.get((slot / REACH) as usize)?;
-        let owner = stretch.owners.get((slot % REACH) as usize);
-        Some(*owner.unwrap_or(&stretch.owner)).filter(|&owner| owner != NONE)
+        let mut owner = *self.stretches.get((slot / REACH) as usize)?;
+        if owner & TABLE != 0 {
+            owner = *self.tables.get(owner & !TABLE)?.owners.get((slot % REACH) as usize)?;
+        }
+        (owner != NONE).then_some(owner)
     }
 
     /// The owner of a slot, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
     /// end of the stretch elsewhere. None behind the last one.
     pub(crate) fn run(&self, slot: u64) -> Option<(u64, Option<u32>)> {
-        let stretch = self.stretches.get((slot / REACH) as usize)?;
-        let next = if stretch.owners.is_empty() {
+        let stretch = *self.stretches.get((slot / REACH) as usize)?;
+        let next = if stretch & TABLE == 0 {
             (slot / REACH + 1) * REACH
         } else {
             slot + 1
         };
         Some((next, self.get(slot)))
+    }
+
+    /// The table of a stretch, if it has one.
+    fn table(&mut self, stretch: u64) -> Option<&mut Table> {
+        let entry = *self.stretches.get(stretch as usize)?;
+        (entry & TABLE != 0).then(|| self.tables.get_mut(entry & !TABLE))?
     }
 
     /// Gives slots to an owner, or to none. They all had the other state before. `payer` pays for tables that this makes.
@@ -83,7 +94,7 @@ impl SlotMap {
     ) -> Result<(), Error> {
         // Most objects have one slot, in a stretch that has a table and keeps it.
         if count == 1
-            && let Some(Stretch { owners, used, .. }) = self.stretches.get_mut((first / REACH) as usize)
+            && let Some(Table { owners, used, .. }) = self.table(first / REACH)
             && (owner.is_some() || *used > 1)
             && let Some(place) = owners.get_mut((first % REACH) as usize)
         {
@@ -92,30 +103,26 @@ impl SlotMap {
             return Ok(());
         }
         let end = first + count;
-        let [head, tail] = [first, end - 1].map(|slot| (slot / REACH) as usize);
+        let [head, tail] = [first / REACH, (end - 1) / REACH];
         // Only the first and the last stretch can be parted.
         let mut parted = false;
-        if !first.is_multiple_of(REACH) || end < (head as u64 + 1) * REACH {
-            parted = self.stretch(head)?.part(payer, ledger)?;
+        if !first.is_multiple_of(REACH) || end < (head + 1) * REACH {
+            parted = self.part(head, payer, ledger)?;
         }
         if tail != head
             && !end.is_multiple_of(REACH)
-            && let Err(error) = self.stretch(tail)?.part(payer, ledger)
+            && let Err(error) = self.part(tail, payer, ledger)
         {
             if parted {
-                let head = self.stretch(head)?;
-                head.join(head.owner, ledger);
+                let before = self.get(head * REACH).unwrap_or(NONE);
+                self.join(head, before, ledger);
             }
             return Err(error);
         }
-        let mut slot = first;
-        while slot < end {
-            let stretch_end = (slot / REACH + 1) * REACH;
-            let part_end = end.min(stretch_end);
-            if let Some(stretch) = self.stretches.get_mut((slot / REACH) as usize) {
-                stretch.set(slot % REACH, part_end - slot, owner.unwrap_or(NONE), ledger);
-            }
-            slot = part_end;
+        for stretch in head..=tail {
+            let start = stretch * REACH;
+            let (from, to) = (first.max(start) - start, (end - start).min(REACH));
+            self.set_part(stretch, (from as usize, to as usize), owner.unwrap_or(NONE), ledger);
         }
         Ok(())
     }
@@ -128,66 +135,63 @@ impl SlotMap {
         if slot.is_multiple_of(REACH) {
             return Ok(());
         }
-        self.stretch((slot / REACH) as usize)?.part(payer, ledger)?;
+        self.part(slot / REACH, payer, ledger)?;
         Ok(())
-    }
-
-    fn stretch(&mut self, number: usize) -> Result<&mut Stretch, Error> {
-        self.stretches.get_mut(number).ok_or(Error::BadAddress)
     }
 
     /// The account that pays for each table, and how many bytes.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (AccountId, u64)> {
-        let parted = self.stretches.iter().filter(|stretch| !stretch.owners.is_empty());
-        parted.map(|stretch| (stretch.payer, TABLE_BYTES))
-    }
-}
-
-impl Stretch {
-    const fn of_one(owner: u32) -> Self {
-        let owners = Vec::new();
-        Self {
-            owners,
-            owner,
-            used: 0,
-            payer: AccountId::ROOT,
-        }
+        self.tables.iter().map(|(_, table)| (table.payer, TABLE_BYTES))
     }
 
-    /// Gives it a table of its own; tells whether it had none.
-    fn part(&mut self, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
-        if !self.owners.is_empty() {
+    /// Gives a stretch a table of its own; tells whether it had none.
+    fn part(&mut self, stretch: u64, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
+        let entry = self.stretches.get_mut(stretch as usize).ok_or(Error::BadAddress)?;
+        if *entry & TABLE != 0 {
             return Ok(false);
         }
+        let owner = *entry;
         ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
-        self.owners =
-            filled(self.owner, REACH as usize).inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
-        self.used = if self.owner == NONE { 0 } else { REACH as u32 };
-        self.payer = payer;
+        let make = || -> Result<Boxed<Table>, Error> {
+            boxed(Table {
+                owners: filled(owner, REACH as usize)?,
+                used: if owner == NONE { 0 } else { REACH as u32 },
+                payer,
+            })
+        };
+        let made = self.tables.vacant().and_then(|number| Ok((number, make()?)));
+        let (number, table) = made.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+        self.tables.put(number, table);
+        *entry = TABLE | number;
         Ok(true)
     }
 
-    /// All of it is of one owner, or of none: its table goes.
-    fn join(&mut self, owner: u32, ledger: &mut Ledger) {
-        if !self.owners.is_empty() {
-            ledger.give(self.payer, Resource::Bytes, TABLE_BYTES);
+    /// All of a stretch is of one owner, or of none: its table goes.
+    fn join(&mut self, stretch: u64, owner: u32, ledger: &mut Ledger) {
+        if let Some(entry) = self.stretches.get_mut(stretch as usize) {
+            let before = core::mem::replace(entry, owner);
+            if before & TABLE != 0
+                && let Some(table) = self.tables.take(before & !TABLE)
+            {
+                ledger.give(table.payer, Resource::Bytes, TABLE_BYTES);
+            }
         }
-        *self = Self::of_one(owner);
     }
 
-    fn set(&mut self, first: u64, count: u64, owner: u32, ledger: &mut Ledger) {
-        if count == REACH {
-            self.join(owner, ledger);
+    fn set_part(&mut self, stretch: u64, (from, to): (usize, usize), owner: u32, ledger: &mut Ledger) {
+        if to - from == REACH as usize {
+            self.join(stretch, owner, ledger);
             return;
         }
-        self.owners[first as usize..(first + count) as usize].fill(owner);
+        let Some(table) = self.table(stretch) else { return };
+        table.owners[from..to].fill(owner);
         if owner == NONE {
-            self.used -= count as u32;
+            table.used -= (to - from) as u32;
         } else {
-            self.used += count as u32;
+            table.used += (to - from) as u32;
         }
-        if self.used == 0 {
-            self.join(NONE, ledger);
+        if table.used == 0 {
+            self.join(stretch, NONE, ledger);
         }
     }
 }
@@ -196,8 +200,7 @@ impl SlotMap {
     /// Whether no slot belongs to anybody and no table is left over.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        let free = |stretch: &Stretch| stretch.owners.is_empty() && stretch.owner == NONE;
-        self.stretches.iter().all(free)
+        self.stretches.iter().all(|&stretch| stretch == NONE)
     }
 }
 

@@ -29,15 +29,15 @@ use crate::{
 
 /// Pages an object may have to be cloned.
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
-/// Pages that are shared in one piece. One costs some 300 instructions, 700 with the server outside.
-const PIECE_PAGES: usize = 15;
+/// Pages that are shared in one piece. One costs some 70 instructions, 300 with the server outside.
+const PIECE_PAGES: usize = 30;
 /// An object with no more pages is cloned in one piece.
-const WHOLE_PAGES: usize = 20;
+const WHOLE_PAGES: usize = 36;
 /// The cost of making a page table, in instructions, roughly.
 const COST_TABLE: u64 = 1000;
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one, of asking for one, and of noting other limits.
 const COST_FOUND: u64 = 600;
-const COST_SHARED: u64 = 350;
+const COST_SHARED: u64 = 250;
 const COST_ASKED: u64 = 900;
 const COST_LIMIT: u64 = 2_000;
 /// Pages that are asked of the disk at once.

@@ -78,6 +78,11 @@ fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
     if record.capabilities.iter().any(|listed| listed.0 == pdx.password) {
         return Err(Error::InUse);
     }
+    // The whole row is written with each change of it.
+    let others = record.pdx.iter().filter(|listed| listed.password != pdx.password);
+    if others.map(|listed| listed.entries.len()).sum::<usize>() + pdx.entries.len() > ENTRIES_MAX {
+        return Err(Error::TableFull);
+    }
     if let Some(place) = record.pdx.iter().position(|listed| listed.password == pdx.password) {
         let before = core::mem::replace(&mut record.pdx[place], pdx);
         return Ok(Effect::RevokesCalls(before.clist));

@@ -326,8 +326,13 @@ fn tables_full(_: &Setting) -> Outcome {
         );
     };
     ensure_eq!((refused, passwords.len()), (Error::TableFull, PDX_MAX));
-    let most: alloc::vec::Vec<u64> = (0..ENTRIES_MAX as u64).map(|index| object.base() + index).collect();
+    let all: alloc::vec::Vec<u64> = (0..ENTRIES_MAX as u64).map(|index| object.base() + index).collect();
+    let left = ENTRIES_MAX - (PDX_MAX - 1);
     call::obj_passwd(object.base(), passwords[0], 0)?;
-    arch::obj_cre_pdx(object.base(), 0, list.object().base(), &most)?;
+    let more = |count: usize| arch::obj_cre_pdx(object.base(), 7, list.object().base(), &all[..count]);
+    ensure_error!(more(left + 1), TableFull);
+    ensure_eq!(more(left)?, 7);
+    ensure_error!(more(left + 1), TableFull);
+    ensure_eq!(more(1)?, 7);
     Ok(())
 }
