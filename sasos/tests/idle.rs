@@ -3,13 +3,14 @@
 mod common;
 
 use abi::{
-    Call,
-    address::{PAGE, SLOT},
+    Call, Error,
+    address::{OBJECT_BYTES_MAX, PAGE, SLOT},
+    layout::Capability,
 };
-use common::{Actor, Rig};
+use common::{Actor, Order, Rig};
 use sasos::{
     Access, Event, Outcome,
-    accounts::{AccountId, Resource, UNLIMITED},
+    accounts::{AccountId, Resource, UNLIMITED, limits},
 };
 use sim::machine::Touch;
 
@@ -23,6 +24,14 @@ fn programs(rig: &mut Rig) -> AccountId {
     let mut limits = UNLIMITED;
     limits[Resource::Tables as usize] = TABLES;
     rig.server.ledger.open(AccountId::ROOT, limits).unwrap()
+}
+
+/// The first task, whose account stands above that of all programs.
+fn first_task(rig: &mut Rig) -> Actor {
+    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let account = rig.server.tasks.get(first.task).unwrap().account;
+    rig.server.open_programs(&mut rig.world, account).unwrap();
+    first
 }
 
 /// Has a thread fault until it has a page; false if it ends for it.
@@ -127,8 +136,7 @@ fn programs_pay_for_what_programs_have_kept() {
     let kept = [shell, program].map(|actor| wide(&mut rig, actor, true).0);
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    let first = rig.server.ledger.open(AccountId::ROOT, UNLIMITED).unwrap();
-    rig.server.open_programs(&mut rig.world, first).unwrap();
+    let shell = first_task(&mut rig);
     let programs = rig.server.programs;
     rig.check();
     for (base, pays) in kept.into_iter().zip([false, true]) {
@@ -145,4 +153,123 @@ fn programs_pay_for_what_programs_have_kept() {
         assert!(rows > 0 && rows < rig.server.ledger.used(AccountId::ROOT, Resource::Rows));
         rig.check();
     }
+}
+
+/// Kept objects of programs hold no more than half of the addresses that programs may have, in whatever start they were kept, so the next program finds
+/// some; the first task is not bound.
+#[test]
+fn kept_objects_leave_addresses_to_programs_in_every_start() {
+    const BYTES: u64 = OBJECT_BYTES_MAX - 2 * SLOT;
+    let mut rig = Rig::new(83, 8000, 20_000);
+    let mut kept = 0;
+    for start in 0..4 {
+        let shell = first_task(&mut rig);
+        let programs = rig.server.programs;
+        let refused = loop {
+            let actor = rig.actor_in(programs, UNLIMITED);
+            let (base, _) = rig.call(actor, Call::ObjCreate, &[BYTES, 0]).unwrap();
+            match rig.call(actor, Call::KeepObject, &[base]) {
+                Ok(_) => kept += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, Error::LimitReached);
+        let (limits, most) = (rig.server.ledger.limits(programs), 7 * limits::PROGRAM_SLOTS);
+        assert_eq!(limits[Resource::Kept as usize], most);
+        let whole = (kept * BYTES, (kept + 1) * OBJECT_BYTES_MAX);
+        assert!(
+            whole.0 <= most * SLOT && most * SLOT < whole.1,
+            "{kept} in start {start}"
+        );
+        let (base, _) = rig.call(shell, Call::ObjCreate, &[BYTES, 0]).unwrap();
+        assert_eq!(rig.call(shell, Call::KeepObject, &[base]), Ok((0, 0)));
+        // A kept object that grows holds more.
+        let program = rig.actor_in(programs, UNLIMITED);
+        let (small, _) = rig.call(program, Call::ObjCreate, &[SLOT / 2, 0]).unwrap();
+        rig.call(program, Call::KeepObject, &[small]).unwrap();
+        assert_eq!(
+            rig.call(program, Call::ObjResize, &[small, BYTES / 2]),
+            Err(Error::LimitReached)
+        );
+        rig.call(program, Call::ObjDelete, &[small]).unwrap();
+        rig.checkpoint().unwrap();
+        rig.check();
+        (rig, _) = rig.crash();
+    }
+}
+
+/// Programs pay for page tables and addresses that they have made for an object of the first task, and for callees of its procedures.
+#[test]
+fn programs_pay_for_what_they_do_with_objects_of_the_first_task() {
+    let mut rig = Rig::new(84, 8000, 20_000);
+    let shell = first_task(&mut rig);
+    let programs = rig.server.programs;
+    let program = rig.actor_in(programs, UNLIMITED);
+    let mut objects = [0; 2].map(|_| rig.call(shell, Call::ObjCreate, &[SLOTS * SLOT, 7]).unwrap().0);
+    for (number, &base) in objects.iter().enumerate() {
+        rig.call(shell, Call::KeepObject, &[base]).unwrap();
+        rig.store(shell.space, base, number as u64).unwrap();
+    }
+    objects.sort_unstable();
+    let (gap, _) = rig.call(shell, Call::ObjCreate, &[SLOTS * SLOT, 0]).unwrap();
+    let payer = |rig: &Rig, base: u64| {
+        let objects = &rig.server.objects;
+        objects.get(objects.find(base).unwrap()).account
+    };
+    let list = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap().0;
+    let capabilities = objects.map(|address| Capability { address, password: 7 });
+    rig.write_clist(program.space, list, &capabilities, Order::Any);
+    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    for base in objects {
+        assert!(!rig.server.ledger.is_within(payer(&rig, base), programs));
+    }
+    // What is there already is the first task's.
+    assert!(fault(&mut rig, program, objects[0], Access::Read));
+    assert!(!rig.server.ledger.is_within(payer(&rig, objects[0]), programs));
+    assert!(fault(&mut rig, program, objects[0] + SLOT, Access::Read));
+    assert_eq!(payer(&rig, objects[0]), programs);
+    rig.call(shell, Call::ObjDelete, &[gap]).unwrap();
+    rig.call(program, Call::ObjResize, &[objects[1], 2 * SLOTS * SLOT])
+        .unwrap();
+    assert_eq!(payer(&rig, objects[1]), programs);
+    rig.check();
+    // A procedure of the first task's.
+    let service = rig.call(shell, Call::ObjCreate, &[PAGE, 0]).unwrap().0;
+    rig.registers(shell, service, 9, 0);
+    rig.write_clist(
+        program.space,
+        list,
+        &[Capability {
+            address: service,
+            password: 9,
+        }],
+        Order::Any,
+    );
+    let callee = rig.enters(program, service, abi::layout::PD_EMPTY).unwrap();
+    assert_eq!(rig.server.callees.object_of(callee), Some(service));
+    assert_eq!(rig.server.domains.get(callee).unwrap().account, programs);
+    rig.check();
+}
+
+/// A call that is refused for another reason than memory takes nothing back, and one for want of it only what counts to the account that lacks it.
+#[test]
+fn only_what_helps_is_taken_back() {
+    let mut rig = Rig::new(85, 8000, 20_000);
+    let [own, other] = [(); 2].map(|()| programs(&mut rig));
+    let bases = [own, other].map(|account| {
+        let actor = rig.actor_in(account, UNLIMITED);
+        let (base, tables) = wide(&mut rig, actor, true);
+        assert_eq!(tables, SLOTS);
+        ends(&mut rig, actor);
+        base
+    });
+    let leaves = |rig: &Rig, base: u64| rig.server.objects.get(rig.server.objects.find(base).unwrap()).leaves;
+    let program = rig.actor_in(own, UNLIMITED);
+    assert_eq!(rig.call(program, Call::ObjCreate, &[1 << 46, 0]), Err(Error::NoMemory));
+    rig.settle();
+    assert_eq!(bases.map(|base| leaves(&rig, base)), [SLOTS; 2]);
+    assert_eq!(wide(&mut rig, program, false).1, SLOTS);
+    rig.settle();
+    assert_eq!(bases.map(|base| leaves(&rig, base)), [0, SLOTS]);
+    rig.check();
 }

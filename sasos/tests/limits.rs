@@ -82,8 +82,8 @@ fn an_object_may_be_as_large_as_the_table_says() {
 /// costs its owner all of these tables, until the last object there is gone.
 #[test]
 fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
-    const STRETCH_BYTES: u64 = 16 << 30;
-    const TABLE_BYTES: u64 = 32 << 10;
+    const STRETCH_BYTES: u64 = 2 << 30;
+    const TABLE_BYTES: u64 = 4 << 10;
     const STRETCHES: u64 = 8;
     let mut rig = Rig::new(73, 3000, 4096);
     let rich = rig.actor_in(AccountId::ROOT, UNLIMITED);

@@ -12,8 +12,8 @@ use kcore::{
     Machine,
     thread::{Operation, Resumed, State},
 };
-use sasos::accounts::{AccountId, Resource, limits};
-use sasos::{Access, Event, Outcome, Stop, directory::object::kept_bytes, protection::apd::Apd};
+use sasos::accounts::{AccountId, limits};
+use sasos::{Access, Event, Outcome, Stop, directory::object::kept_charges, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
 const PIECE_PAGES: u64 = 24;
@@ -123,7 +123,7 @@ fn a_clone_that_fails_goes_in_pieces() {
     let Rig { server, world, .. } = &mut rig;
     let thread = server.thread_make(world, poor.task, None, 0x1_0000_0000, 0, 3).unwrap();
     let other = Actor { thread, ..poor };
-    for event in 0..31 {
+    for event in 0..15 {
         let resumed = if event == 0 { Resumed::First } else { Resumed::Woken };
         assert_eq!(
             rig.begin(other, Call::ObjClone, &[source, 0, 0], resumed),
@@ -226,9 +226,8 @@ fn fill_disk(rig: &mut Rig, used: u64) {
     };
     let mut number = 0;
     while rig.server.store.put_object(&record(number)).is_ok() {
-        for resource in [Resource::Bytes, Resource::Rows] {
-            let bytes = kept_bytes(&record(number));
-            rig.server.ledger.force(AccountId::ROOT, resource, bytes);
+        for (resource, amount) in kept_charges(&record(number)) {
+            rig.server.ledger.force(AccountId::ROOT, resource, amount);
         }
         rig.server.store.reserve(record(number).base, 0).unwrap_or_default();
         number += 1;

@@ -23,6 +23,8 @@ const THREADS_RESERVED: u64 = 32;
 pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 /// Part of the heap that kept objects may take, those of earlier starts included.
 pub(crate) const ROWS_PART: u64 = 2;
+/// Part of the addresses of all programs that kept objects may hold, those of earlier starts included.
+const KEPT_PART: u64 = 2;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
@@ -43,6 +45,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;
     amounts[Resource::Processor as usize] = WHOLE;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
+    amounts[Resource::Kept as usize] = u64::MAX;
     amounts
 }
 
@@ -54,6 +57,8 @@ pub fn of_programs(machine: &Amounts, kept: u64, own: u64) -> Amounts {
     amounts[Resource::Bytes as usize] = (heap - kept) - (heap - kept) / 8 + own;
     amounts[Resource::Rows as usize] = (heap / ROWS_PART).saturating_sub(kept - own).max(own);
     amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
+    // The other half is for those that run, in every start.
+    amounts[Resource::Kept as usize] = amounts[Resource::Slots as usize] / KEPT_PART;
     amounts
 }
 

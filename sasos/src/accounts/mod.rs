@@ -43,10 +43,12 @@ pub enum Resource {
     /// Bytes of the server's heap for kept objects, their rows in the store included. They count as [`Resource::Bytes`], too. They stay when all
     /// tasks have ended.
     Rows,
+    /// Slots of addresses of kept objects. They count as [`Resource::Slots`], too, while the object is active.
+    Kept,
 }
 
 /// How many kinds of resources there are.
-pub const RESOURCES: usize = 10;
+pub const RESOURCES: usize = 11;
 
 /// All of them, by number.
 pub const RESOURCE_LIST: [Resource; RESOURCES] = [
@@ -60,6 +62,7 @@ pub const RESOURCE_LIST: [Resource; RESOURCES] = [
     Resource::Processor,
     Resource::Slots,
     Resource::Rows,
+    Resource::Kept,
 ];
 
 /// An amount of each resource, by its number.
@@ -87,7 +90,13 @@ pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
-const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0];
+const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0, 0];
+/// Amounts of memory so small that what nobody uses is worth looking for.
+const SHORT: [(Resource, u64); 3] = [
+    (Resource::Frames, 64),
+    (Resource::Tables, 16),
+    (Resource::Bytes, 64 << 10),
+];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
 /// Accounts that have the first places: the root, and the first task's.
@@ -499,6 +508,37 @@ impl Ledger {
             at = parent;
         }
         account
+    }
+
+    /// Whether an account is another one or below it.
+    pub fn is_within(&self, account: AccountId, above: AccountId) -> bool {
+        let mut at = account;
+        while at != above {
+            if at == AccountId::ROOT {
+                return false;
+            }
+            at = self.parent(at);
+        }
+        true
+    }
+
+    /// The lowest of an account and those above it that has almost no frames, page tables or bytes left, if there is one.
+    pub fn short_of_memory(&self, account: AccountId) -> Option<AccountId> {
+        let mut at = account;
+        loop {
+            let record = self.record(at);
+            let is_short = SHORT.iter().any(|&(resource, least)| {
+                let resource = resource as usize;
+                record.limits[resource].saturating_sub(record.used[resource]) < least
+            });
+            if is_short {
+                return Some(at);
+            }
+            if at == AccountId::ROOT {
+                return None;
+            }
+            at = record.parent;
+        }
     }
 
     /// How many accounts there are.

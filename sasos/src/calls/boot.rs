@@ -10,13 +10,13 @@ use abi::{
     start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
 use kcore::{SpaceId, ThreadId, thread::Resumed};
-use store::{MountReport, Store};
+use store::{MountReport, ObjectRecord, Store};
 
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Ledger, Resource, UNLIMITED, limits},
     directory::names,
-    directory::object::{Objects, kept_bytes},
+    directory::object::{Objects, kept_bytes, kept_charges},
     durability::checkpoint::Checkpoints,
     lives::task::Tasks,
     lives::thread::Threads,
@@ -31,8 +31,6 @@ use crate::{
 
 /// The name that the first program gets as its only argument.
 const FIRST_ARGUMENT: &[u8] = b"shell\0";
-/// The resources that rows of kept objects take.
-const KEPT: [Resource; 2] = [Resource::Bytes, Resource::Rows];
 /// Times that the start waits for the disk before it gives up.
 const WAITS_MAX: u32 = 100_000;
 
@@ -81,9 +79,8 @@ impl Server {
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.cut = u64::from(report.tail.is_some());
         let mut ledger = Ledger::new(store.stats().generation);
-        let kept = store.objects().map(kept_bytes).sum();
-        for resource in KEPT {
-            ledger.force(AccountId::ROOT, resource, kept);
+        for (resource, amount) in store.objects().flat_map(kept_charges) {
+            ledger.force(AccountId::ROOT, resource, amount);
         }
         Ok(Self {
             ledger,
@@ -116,19 +113,16 @@ impl Server {
     pub fn open_programs(&mut self, world: &mut impl World, above: AccountId) -> Result<(), Error> {
         let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
         let mut machine = limits::of_machine(world, self.store.stats().free, kept);
-        let rows = self.store.objects();
-        let of_programs = rows
-            .filter(|row| Ledger::is_of_programs(row.account))
-            .map(kept_bytes)
-            .sum();
+        let is_own = |row: &&ObjectRecord| Ledger::is_of_programs(row.account);
+        let of_programs = self.store.objects().filter(is_own).map(kept_bytes).sum();
         let programs = limits::of_programs(&machine, kept, of_programs);
         // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
         machine[Resource::Blocks as usize] = u64::MAX;
         self.ledger.set_limits(AccountId::ROOT, machine);
         self.programs = self.account_open(world, above, programs)?;
-        for resource in KEPT {
-            self.ledger.give(AccountId::ROOT, resource, of_programs);
-            self.ledger.force(self.programs, resource, of_programs);
+        for (resource, amount) in self.store.objects().filter(is_own).flat_map(kept_charges) {
+            self.ledger.give(AccountId::ROOT, resource, amount);
+            self.ledger.force(self.programs, resource, amount);
         }
         Ok(())
     }

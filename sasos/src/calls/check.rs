@@ -20,7 +20,7 @@ use crate::{
     accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
     directory::{
         names::slots_named,
-        object::{Object, kept_bytes},
+        object::{Object, kept_charges},
     },
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
@@ -40,6 +40,7 @@ const RESOURCE_NAMES: [&str; RESOURCES] = [
     "processor time that an account pays for",
     "slots that an account pays for",
     "bytes of kept objects that an account pays for",
+    "slots of kept objects that an account pays for",
 ];
 
 /// Events between two checks.
@@ -90,8 +91,9 @@ impl Server {
         let inactive = |record: &&ObjectRecord| self.objects.find(record.base).is_none();
         for record in self.store.objects().filter(inactive) {
             let payer = self.payer_of_row(record);
-            sums.add(payer, Resource::Bytes, kept_bytes(record));
-            sums.add(payer, Resource::Rows, kept_bytes(record));
+            for (resource, amount) in kept_charges(record) {
+                sums.add(payer, resource, amount);
+            }
         }
         for (_, domain) in self.domains.iter() {
             sums.add(domain.account, Resource::Frames, domain.tables());

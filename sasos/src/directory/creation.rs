@@ -274,6 +274,7 @@ impl Server {
         }
         if object.rows > 0 {
             self.ledger.give(object.account, Resource::Rows, object.rows);
+            self.ledger.give(object.account, Resource::Kept, slots);
         }
         self.objects.remove(id, &mut self.ledger);
         if !self.names.object_goes(first, lasting) {

@@ -262,7 +262,7 @@ impl Server {
             return Err(Error::CannotGrow.into());
         }
         self.enough_heap(world)?;
-        let (payer, more) = (object.account, wanted - count);
+        let more = wanted - count;
         if !self.forget_slots(id, count) {
             return Err(Stop::Again);
         }
@@ -274,10 +274,10 @@ impl Server {
         if more > 0 && !self.addresses.extend(first + count, more) {
             return Err(Error::CannotGrow.into());
         }
-        let charged = self.ledger.take(payer, Resource::Slots, more);
+        let charged = self.charge_slots(id, more);
         let changed = charged.and_then(|()| {
             self.change_pages(world, id, pages)
-                .inspect_err(|_| self.ledger.give(payer, Resource::Slots, more))
+                .inspect_err(|_| self.refund_slots(id, more))
         });
         if let Err(error) = changed {
             if more > 0 {
@@ -288,12 +288,36 @@ impl Server {
         Ok(())
     }
 
+    /// Charges slots by which an object grows. Those of a kept object count twice ([`Resource::Kept`]).
+    fn charge_slots(&mut self, id: ObjectId, more: u64) -> Result<(), Error> {
+        if more > 0 {
+            self.programs_take_over(id)?;
+        }
+        let object = self.objects.get(id);
+        let payer = object.account;
+        self.ledger.take(payer, Resource::Slots, more)?;
+        if object.is_persistent() {
+            let kept = self.ledger.take(payer, Resource::Kept, more);
+            return kept.inspect_err(|_| self.ledger.give(payer, Resource::Slots, more));
+        }
+        Ok(())
+    }
+
+    /// Takes that back.
+    fn refund_slots(&mut self, id: ObjectId, count: u64) {
+        let object = self.objects.get(id);
+        self.ledger.give(object.account, Resource::Slots, count);
+        if object.is_persistent() {
+            self.ledger.give(object.account, Resource::Kept, count);
+        }
+    }
+
     fn shrink(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
         let object = self.objects.get(id);
         let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
         let new_end = object.address_of(pages);
         let left = slots_for(object.base(), pages);
-        let (persistent, payer) = (object.is_persistent(), object.account);
+        let persistent = object.is_persistent();
         let (base, serial) = (object.base(), object.serial);
         // The record first: what follows cannot fail.
         self.change_pages(world, id, pages)?;
@@ -308,7 +332,7 @@ impl Server {
         if left < count {
             // The records of these slots go behind the call.
             let _ = self.goes_on(world, Work::Slots(base, serial), true);
-            self.ledger.give(payer, Resource::Slots, count - left);
+            self.refund_slots(id, count - left);
             if persistent {
                 self.checkpoint.hold_addresses(first + left, count - left);
             } else {

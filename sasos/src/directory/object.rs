@@ -293,6 +293,7 @@ impl Object {
         amounts[Resource::Bytes as usize] = self.bytes;
         amounts[Resource::Slots as usize] = self.slot_count();
         amounts[Resource::Rows as usize] = self.rows;
+        amounts[Resource::Kept as usize] = if self.rows > 0 { self.slot_count() } else { 0 };
         amounts
     }
 
@@ -354,6 +355,17 @@ pub fn row_bytes(record: &ObjectRecord) -> u64 {
 /// Bytes that a kept object costs the heap for as long as it exists, whether it is active or not: no start is without room to activate it.
 pub fn kept_bytes(record: &ObjectRecord) -> u64 {
     OBJECT_BYTES + record_bytes(record) + row_bytes(record)
+}
+
+/// The amounts that a kept object is charged for whether it is active or not.
+pub fn kept_charges(record: &ObjectRecord) -> [(Resource, u64); 3] {
+    let bytes = kept_bytes(record);
+    let slots = slots_for(record.base, record.pages);
+    [
+        (Resource::Bytes, bytes),
+        (Resource::Rows, bytes),
+        (Resource::Kept, slots),
+    ]
 }
 
 /// All ones if the words are equal, else zero.

@@ -182,15 +182,21 @@ impl Server {
     fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
         let mut record = self.objects.get(id).record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
-        let (base, payer) = (record.base, self.objects.get(id).account);
+        let object = self.objects.get(id);
+        let (base, payer, slots) = (record.base, object.account, object.slot_count());
         let (bytes, rows) = (row_bytes(&record), kept_bytes(&record));
         self.store.expect_prepared().map_err(no_room)?;
-        self.ledger.take(payer, Resource::Rows, rows)?;
+        self.ledger.take(payer, Resource::Kept, slots)?;
+        let paid = self.ledger.take(payer, Resource::Rows, rows);
+        paid.inspect_err(|_| self.ledger.give(payer, Resource::Kept, slots))?;
         let put = self.ledger.take(payer, Resource::Bytes, bytes).and_then(|()| {
             self.put_record(&record)
                 .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))
         });
-        put.inspect_err(|_| self.ledger.give(payer, Resource::Rows, rows))?;
+        put.inspect_err(|_| {
+            self.ledger.give(payer, Resource::Rows, rows);
+            self.ledger.give(payer, Resource::Kept, slots);
+        })?;
         self.store.enter_prepared(base);
         self.note_row_change(id);
         let object = self.objects.get_mut(id);

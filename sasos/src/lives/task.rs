@@ -253,6 +253,12 @@ impl Server {
         self.tasks.get(caller.task).map_or(AccountId::ROOT, |task| task.account)
     }
 
+    /// The account of the task of a thread.
+    pub(crate) fn account_of(&self, thread: ThreadId) -> AccountId {
+        let task = self.threads.find(thread).and_then(|record| self.tasks.get(record.task));
+        task.map_or(AccountId::ROOT, |task| task.account)
+    }
+
     /// An account below another one, whose processor time the kernel counts.
     ///
     /// # Errors
@@ -332,7 +338,7 @@ impl Server {
                 let begins = caller.resumed == Resumed::First || !tries.had_idle;
                 if begins {
                     tries.had_idle = true;
-                    self.idle_anew();
+                    self.idle_anew(self.programs);
                 }
                 self.goes_on(world, Work::Idle, begins)?;
             }

@@ -49,6 +49,8 @@ const CHECKPOINTS_THAT_HELP: u16 = 3;
 /// What was tried for somebody who lacks something.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Tries {
+    /// The page that a fault lacks; zero for a call.
+    pub(crate) what: u64,
     /// Pieces of what ends that were done for him.
     pub(crate) pieces: u16,
     /// Whether what nobody uses was taken back.

@@ -16,6 +16,7 @@ use store::Budget;
 
 use crate::{
     Outcome, Server, Step, Stop, World,
+    accounts::AccountId,
     containers::Queue,
     lives::task::TaskId,
     lives::thread::{Caller, Life, Tries},
@@ -215,7 +216,7 @@ impl Server {
         self.finish_ends(world);
         let again = match outcome {
             Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
-                self.ends_may_help(world, thread, resumed, error)
+                self.ends_may_help(world, thread, resumed, 0, error)
             }
             _ => false,
         };
@@ -229,13 +230,14 @@ impl Server {
     }
 
     /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call goes on
-    /// where it stands. When nothing ends, what nobody uses is taken back, once for each call. Nobody is kept waiting for ever by others who begin
+    /// where it stands. `what` is the page of a fault, or zero for a call. When nothing ends, what nobody uses is taken back, once for each call. Nobody is kept waiting for ever by others who begin
     /// and end without rest.
     pub(crate) fn ends_may_help(
         &mut self,
         world: &mut impl World,
         thread: ThreadId,
         resumed: Resumed,
+        what: u64,
         error: Error,
     ) -> bool {
         if self.threads.find(thread).is_none() {
@@ -249,15 +251,21 @@ impl Server {
         let record = self.threads.record(thread);
         let mut tries = match resumed {
             Resumed::First => Tries::default(),
+            _ if record.tries.what != what => Tries::default(),
             _ => Tries {
                 pieces: record.tries.pieces + 1,
                 ..record.tries
             },
         };
-        let is_memory = matches!(error, Error::NoMemory | Error::LimitReached);
-        let takes_back = is_memory && !tries.had_idle && self.work.is_empty();
+        tries.what = what;
+        let payer = match self.objects.find(what) {
+            Some(id) if what != 0 => self.objects.get(id).account,
+            _ => self.account_of(thread),
+        };
+        let short = self.who_is_short(world, payer, error);
+        let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
-            self.idle_anew();
+            self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(COST_LITTLE);
             tries.had_idle = true;
         }

@@ -3,16 +3,25 @@
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
 //! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
 
-use abi::address::slot_of;
+use abi::{Error, address::slot_of};
 
-use crate::{Server, World, directory::object::ObjectId, lives::work::Piece, pages::dismantle::piece_of};
+use crate::{
+    Server, World,
+    accounts::AccountId,
+    directory::creation::heap_reserve,
+    directory::object::ObjectId,
+    lives::work::Piece,
+    pages::{dismantle::piece_of, pager::FRAME_RESERVE},
+};
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
 const COST_OBJECT: u64 = 20;
 const COST_CHUNK: u64 = 2_000;
+/// Free frames below which the machine is short of them.
+const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
 /// How far taking back has got.
-#[derive(Copy, Clone, Default)]
+#[derive(Copy, Clone)]
 pub(crate) struct Idle {
     /// Callees that are still to be looked at.
     callees: u32,
@@ -22,22 +31,48 @@ pub(crate) struct Idle {
     at: u64,
     /// Its slot whose record is next.
     slot: u64,
+    /// The account that lacks memory: what others pay for would not help it.
+    short: AccountId,
     /// Whether anything was taken back.
     pub(crate) has_gained: bool,
 }
 
+impl Default for Idle {
+    fn default() -> Self {
+        Self {
+            callees: 0,
+            object: 0,
+            at: 0,
+            slot: 0,
+            short: AccountId::ROOT,
+            has_gained: false,
+        }
+    }
+}
+
 impl Server {
-    /// Taking back begins anew.
-    pub(crate) fn idle_anew(&mut self) {
+    /// Taking back begins anew, of what is charged to an account or below it.
+    pub(crate) fn idle_anew(&mut self, short: AccountId) {
         self.pager.idle = Idle {
             callees: self.callees.end(),
+            short,
             ..Idle::default()
         };
     }
 
+    /// The account that lacks memory when somebody could not have some; none if it was refused for another reason.
+    pub(crate) fn who_is_short(&self, world: &impl World, payer: AccountId, error: Error) -> Option<AccountId> {
+        let machine = world.frames_free() < FEW_FRAMES || world.heap().1 < heap_reserve(world) * 2;
+        match error {
+            Error::NoMemory if machine => Some(AccountId::ROOT),
+            Error::NoMemory | Error::LimitReached => self.ledger.short_of_memory(payer),
+            _ => None,
+        }
+    }
+
     /// Takes back all that nobody uses.
     pub fn take_back(&mut self, world: &mut impl World) {
-        self.idle_anew();
+        self.idle_anew(AccountId::ROOT);
         self.unbounded(|server| while server.idle_piece(world) == Piece::More {});
     }
 
@@ -57,7 +92,7 @@ impl Server {
     }
 
     fn idle_callees_and_objects(&mut self, world: &mut impl World) -> Piece {
-        let callees = self.unused_callees_end(world, self.pager.idle.callees);
+        let callees = self.unused_callees_end(world, self.pager.idle.callees, self.pager.idle.short);
         self.pager.idle.callees = callees;
         if callees > 0 {
             return Piece::More;
@@ -68,8 +103,9 @@ impl Server {
             }
             self.pager.idle = Idle {
                 object: self.pager.idle.object + 1,
-                has_gained: self.pager.idle.has_gained,
-                ..Idle::default()
+                slot: 0,
+                at: 0,
+                ..self.pager.idle
             };
         }
         Piece::Done
@@ -82,7 +118,11 @@ impl Server {
             return true;
         }
         let object = self.objects.get(id);
-        if !object.is_persistent() || object.has_holders() || object.ends() {
+        if !object.is_persistent()
+            || object.has_holders()
+            || object.ends()
+            || !self.ledger.is_within(object.account, self.pager.idle.short)
+        {
             return true;
         }
         let at = self.pager.idle.at.max(object.base());

@@ -153,7 +153,7 @@ impl Server {
                 Outcome::Resume
             };
         }
-        if self.ends_may_help(world, thread, Resumed::Woken, error) {
+        if self.ends_may_help(world, thread, Resumed::Woken, address & !(PAGE - 1), error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);
         }
@@ -294,6 +294,7 @@ impl Server {
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
         self.enough_heap(world)?;
+        self.programs_take_over(id)?;
         self.charge_leaf(id)?;
         self.make_slot(id, slot).inspect_err(|_| self.refund_leaf(id))?;
         loop {

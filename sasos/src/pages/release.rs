@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of, system_objects},
 };
 use kcore::{Frame, wait::Key};
 
@@ -253,6 +253,23 @@ impl Server {
             object.blocks -= gone;
             self.ledger.give(object.account, Resource::Blocks, gone);
         }
+    }
+
+    /// What a program has done for an object of the system or of the first task is paid by all programs, and the object with it, from then on: else
+    /// nothing bound what it does with that. The objects of the system stay its own; they hold little.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn programs_take_over(&mut self, id: ObjectId) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let takes = self.programs != AccountId::ROOT
+            && self.ledger.is_within(self.account_of(self.current), self.programs)
+            && !self.ledger.is_within(object.account, self.programs)
+            && !system_objects().contains(&object.base());
+        if takes {
+            self.set_account(id, self.programs)?;
+        }
+        Ok(())
     }
 
     /// Says from now on who pays for an object.

@@ -421,12 +421,12 @@ impl Server {
         }
         let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
         if self.callees.count() >= CALLEES_MAX {
-            self.unused_callees_end(world, self.callees.end());
+            self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
         }
         let payer = self.callee_payer(grant, parent);
         let made = match self.callee_domain_create(world, apd, parent, payer) {
             Err(Error::NoMemory | Error::LimitReached) => {
-                self.unused_callees_end(world, self.callees.end());
+                self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
                 self.callee_domain_create(world, apd, parent, payer)
             }
             made => made,
@@ -465,7 +465,9 @@ impl Server {
             let object = self.objects.find(grant.base);
             object.map(|id| self.objects.get(id).account)
         };
-        payer.filter(|&payer| payer != AccountId::ROOT).unwrap_or(self.programs)
+        payer
+            .filter(|&payer| parent.is_some() || self.ledger.is_within(payer, self.programs))
+            .unwrap_or(self.programs)
     }
 
     /// Enters a callee on a stack that is free to all, or on one that the client may take; else tells what to wait for.

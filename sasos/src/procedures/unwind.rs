@@ -14,6 +14,7 @@ use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, World,
+    accounts::AccountId,
     accounts::Resource,
     lives::exception::SAVED_BYTES,
     lives::thread::{Life, Pause},
@@ -250,11 +251,14 @@ impl Server {
         }
     }
 
-    /// Has callees end that nobody is inside of, of so many at most and as far as the budget reaches; tells how many are left to be looked at.
-    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World, most: u32) -> u32 {
+    /// Has callees end that nobody is inside of and that an account, or one below it, pays for, of so many at most and as far as the budget
+    /// reaches; tells how many are left to be looked at.
+    pub(crate) fn unused_callees_end(&mut self, world: &mut impl World, most: u32, payer: AccountId) -> u32 {
         for left in (0..most).rev() {
             let space = self.callees.next_place();
-            if !self.callee_ends_if_left(world, space) {
+            let paid = self.callees.get(space).map(|callee| callee.payer);
+            let helps = paid.is_some_and(|paid| self.ledger.is_within(paid, payer));
+            if helps && !self.callee_ends_if_left(world, space) || !self.budget.spend(COST_LOOK) {
                 return left;
             }
         }
