@@ -136,7 +136,7 @@ fn programs_pay_for_what_programs_have_kept() {
     let kept = [shell, program].map(|actor| wide(&mut rig, actor, true).0);
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    let shell = first_task(&mut rig);
+    first_task(&mut rig);
     let programs = rig.server.programs;
     rig.check();
     for (base, pays) in kept.into_iter().zip([false, true]) {
