@@ -203,16 +203,16 @@ impl Unit<'_> {
         }
         match entry.tag() {
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                let (mut align, mut packed) = (1, false);
+                let (size, mut align) = (self.size(kind, depth)?, 1);
                 self.members(&entry, |member| {
                     let own = self.align(member.kind, depth - 1)?;
-                    packed |= member.bits.is_none() && !(member.at / 8).is_multiple_of(own);
-                    align = align.max(own);
+                    // One that does not stand so is packed, or what it is made of is.
+                    if (member.at / 8).is_multiple_of(own) && size.is_multiple_of(own) {
+                        align = align.max(own);
+                    }
                     Ok(())
                 })?;
-                // That a structure is packed is seen only where it matters to one of its fields or to its length.
-                packed |= !self.size(kind, depth)?.is_multiple_of(align);
-                Ok(if packed { 1 } else { align })
+                Ok(align)
             }
             // Vectors are aligned to their size and travel in registers that not every processor has.
             dw::DW_TAG_array_type if entry.attr(dw::DW_AT_GNU_vector).is_some() => Err("a vector".to_string()),
