@@ -73,6 +73,23 @@ impl Gate for Through {
     }
 }
 
+/// Entries of a leaf that share a frame: one that may be written, the same once more, one that is withheld already.
+fn share_leaves(
+    machine: &mut impl Machine,
+    (leaf, frame): (Leaf, Frame),
+    see: &mut impl FnMut(&str, &dyn std::fmt::Debug),
+) {
+    machine.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
+    for index in [3, 3, 511] {
+        see("taken", &machine.leaf_share(leaf, index, leaf, 4));
+        see("shared", &(machine.leaf_get(leaf, index), machine.leaf_get(leaf, 4)));
+        see("references", &machine.frame_references(frame));
+        machine.leaf_clear(leaf, 4);
+        see("cleared", &(machine.leaf_get(leaf, 4), machine.frame_references(frame)));
+    }
+    machine.leaf_set(leaf, 3, None);
+}
+
 /// A bit of everything, with all that can be seen of it.
 fn story(machine: &mut impl Machine) -> Vec<String> {
     let mut seen = Vec::new();
@@ -91,15 +108,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     let leaf = machine.leaf_create().expect("a leaf");
     machine.leaf_set(leaf, 511, Some(PageEntry::new(frame, Rights::RW).withheld()));
     see("entry", &(machine.leaf_get(leaf, 511), machine.leaf_get(leaf, 0)));
-    machine.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
-    for index in [3, 3, 511] {
-        see("taken", &machine.leaf_share(leaf, index, leaf, 4));
-        see("shared", &(machine.leaf_get(leaf, index), machine.leaf_get(leaf, 4)));
-        see("references", &machine.frame_references(frame));
-        machine.leaf_clear(leaf, 4);
-        see("cleared", &(machine.leaf_get(leaf, 4), machine.frame_references(frame)));
-    }
-    machine.leaf_set(leaf, 3, None);
+    share_leaves(machine, (leaf, frame), &mut see);
     let space = machine.space_create().expect("a space");
     machine.link(space, 4096, leaf, Rights::RX).expect("a link");
     see("tables", &machine.space_tables(space));

@@ -428,7 +428,7 @@ impl Server {
                 .slots
                 .get(slot)
                 .and_then(|state| Some((slot, state.leaf()?, state.resident))),
-            offset: index_of(target) as isize - index_of(from) as isize,
+            offset: index_of(target).cast_signed() - index_of(from).cast_signed(),
         })
     }
 }

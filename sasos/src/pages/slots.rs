@@ -95,6 +95,7 @@ impl PageBits {
     }
 
     /// Clears the bits from `first` to `end`; tells which of them were set.
+    #[must_use]
     pub fn take_run(&mut self, first: usize, end: usize) -> Self {
         let mut taken = Self::default();
         for (index, (word, taken)) in self.0.iter_mut().zip(&mut taken.0).enumerate() {
