@@ -2,7 +2,7 @@
 //!
 //! An object is *active* from its creation, or from the first access since the start of the system
 //! that reached it in the object table, until it is deleted. Objects own whole slots, so a two-level
-//! table over slot numbers finds the object of an address in a few loads; sixteen gigabytes that
+//! table over slot numbers finds the object of an address in a few loads; two gigabytes that
 //! belong to one object take one entry.
 //!
 //! * **Transient**: on the kill list of a task (or a stack); never in the store.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
-const COST_OBJECT: u64 = 20;
+const COST_OBJECT: u64 = 60;
 const COST_CHUNK: u64 = 2_000;
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
