@@ -230,8 +230,8 @@ impl Server {
     }
 
     /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call goes on
-    /// where it stands. `what` is the page of a fault, or zero for a call. When nothing ends, what nobody uses is taken back, once for each call. Nobody is kept waiting for ever by others who begin
-    /// and end without rest.
+    /// where it stands. `what` is the page of a fault, or zero for a call. When nothing ends, what nobody uses is taken back, once for each call.
+    /// Nobody is kept waiting for ever by others who begin and end without rest.
     pub(crate) fn ends_may_help(
         &mut self,
         world: &mut impl World,
@@ -258,11 +258,10 @@ impl Server {
             },
         };
         tries.what = what;
-        let payer = match self.objects.find(what) {
-            Some(id) if what != 0 => self.objects.get(id).account,
-            _ => self.account_of(thread),
-        };
-        let short = self.who_is_short(world, payer, error);
+        // A fault takes page tables for the object and for the domain.
+        let object = self.objects.find(what).map(|id| self.objects.get(id).account);
+        let mut payers = object.into_iter().chain([self.account_of(thread)]);
+        let short = payers.find_map(|payer| self.who_is_short(world, payer, error));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
