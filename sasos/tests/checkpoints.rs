@@ -2,7 +2,10 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE};
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+};
 use common::{Rig, for_each_seed};
 use kcore::Machine;
 use sasos::{
@@ -248,5 +251,32 @@ fn what_is_removed_is_free_soon() {
         stats.free
     );
     assert_eq!(later(&mut rig).generation, stats.generation);
+    rig.check();
+}
+
+/// A flush of a range with many page tables does not look into all of them: a checkpoint does its work.
+#[test]
+fn a_flush_over_many_page_tables_is_a_checkpoint() {
+    let mut rig = Rig::new(50, 3000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[400 * SLOT, 5]).unwrap();
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    for slot in 0..300 {
+        rig.load(actor.space, base + slot * SLOT).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    for (tables, is_checkpoint) in [(100, false), (200, true)] {
+        rig.store(actor.space, base + 299 * SLOT, tables).unwrap();
+        rig.settle();
+        let before = rig.server.store.stats().generation;
+        rig.call(actor, Call::PageFlush, &[base, tables * SLOT / PAGE]).unwrap();
+        let dirty = rig.server.pager.dirty;
+        assert_eq!(
+            rig.server.store.stats().generation > before,
+            is_checkpoint,
+            "{tables} tables"
+        );
+        assert_eq!(dirty, u64::from(!is_checkpoint));
+    }
     rig.check();
 }

@@ -256,8 +256,15 @@ impl Object {
     /// done with one, the next is found.
     #[inline]
     pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
+        self.next_near(which, from, to, &mut u64::MAX)
+    }
+
+    /// The same, but it looks at so many page tables at most, and counts them down to zero.
+    #[inline]
+    pub fn next_near(&self, which: Which, from: u64, to: u64, tables: &mut u64) -> Option<PageAt> {
         let mut from = from.max(self.base());
-        while from < to {
+        while from < to && *tables > 0 {
+            *tables -= 1;
             let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
             let start = (self.first_slot() + slot) * SLOT;
             let state = self.slots.get(slot)?;

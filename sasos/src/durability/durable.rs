@@ -20,6 +20,8 @@ use crate::{
 
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
 pub const SYNC_PAGES_MAX: usize = 12;
+/// Page tables in which a sync looks for them.
+const SYNC_TABLES_MAX: u64 = 128;
 
 /// The sync or checkpoint that a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -102,10 +104,11 @@ impl Server {
     pub(crate) fn flush_begin<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) -> Goal {
         let object = self.objects.get(id);
         let base = object.base();
-        let mut next = from;
+        let (mut next, mut tables) = (from, SYNC_TABLES_MAX);
         for _ in 0..=SYNC_PAGES_MAX {
-            match object.next_page(Which::Dirty, next, to) {
+            match object.next_near(Which::Dirty, next, to, &mut tables) {
                 Some(place) => next = place.address + PAGE,
+                None if tables == 0 => break,
                 None => return self.sync_begin(world, base, from, to),
             }
         }
@@ -186,7 +189,8 @@ fn room_for_sync() -> Result<Vec<DirtyPage>, Error> {
     Ok(pages)
 }
 
-/// Whether an object has dirty pages in a range of addresses.
+/// Whether an object may have dirty pages in a range of addresses: it has, or the range has more page tables than a sync looks at.
 fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
-    object.dirty > 0 && object.next_page(Which::Dirty, from, to).is_some()
+    let mut tables = SYNC_TABLES_MAX;
+    object.dirty > 0 && (object.next_near(Which::Dirty, from, to, &mut tables).is_some() || tables == 0)
 }
