@@ -42,6 +42,8 @@ pub(crate) struct SlotMap {
     /// The owner of each stretch, or its table.
     stretches: Vec<u32>,
     tables: Places<Table>,
+    /// A table of a stretch that is nobody's any more, for the next one that is parted. Nobody pays for it.
+    spare: Option<Boxed<Table>>,
 }
 
 impl SlotMap {
@@ -49,6 +51,7 @@ impl SlotMap {
         Self {
             stretches: (0..STRETCHES).map(|_| NONE).collect(),
             tables: Places::default(),
+            spare: None,
         }
     }
 
@@ -152,15 +155,18 @@ impl SlotMap {
         }
         let owner = *entry;
         ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
-        let make = || -> Result<Boxed<Table>, Error> {
-            boxed(Table {
+        let spare = self.spare.take_if(|_| owner == NONE);
+        let make = || match spare {
+            Some(table) => Ok(table),
+            None => boxed(Table {
                 owners: filled(owner, REACH as usize)?,
                 used: if owner == NONE { 0 } else { REACH as u32 },
                 payer,
-            })
+            }),
         };
         let made = self.tables.vacant().and_then(|number| Ok((number, make()?)));
-        let (number, table) = made.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+        let (number, mut table) = made.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+        table.payer = payer;
         self.tables.put(number, table);
         *entry = TABLE | number;
         Ok(true)
@@ -174,6 +180,9 @@ impl SlotMap {
                 && let Some(table) = self.tables.take(before & !TABLE)
             {
                 ledger.give(table.payer, Resource::Bytes, TABLE_BYTES);
+                if table.used == 0 {
+                    self.spare = Some(table);
+                }
             }
         }
     }

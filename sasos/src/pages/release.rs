@@ -75,29 +75,39 @@ impl Server {
             at = start + SLOT;
             let state = object.slots.touch(number);
             let Some(leaf) = state.leaf() else { continue };
-            let (resident, dirty) = (state.resident.take_run(first, end), state.dirty.take_run(first, end));
-            for index in resident.ones() {
+            let mut next = first;
+            while let Some(index) = object
+                .slots
+                .touch(number)
+                .resident
+                .next(next)
+                .filter(|&index| index < end)
+            {
+                next = index + 1;
+                dropped += 1;
+                let address = start + index as u64 * PAGE;
+                let state = object.slots.touch(number);
+                state.resident.clear(index);
+                if state.dirty.clear(index) {
+                    if object.is_persistent() {
+                        object.dirty -= 1;
+                        self.pager.dirty -= 1;
+                        self.ledger.give(object.account, Resource::Dirty, 1);
+                    } else if object.slots.touch(number).blocks.clear(index) {
+                        object.blocks -= 1;
+                        self.ledger.give(object.account, Resource::Blocks, 1);
+                    }
+                    self.store.unreserve(base, (address - base) / PAGE);
+                }
                 match &mut gone {
                     None => world.leaf_clear(leaf, index),
                     Some(gone) => {
                         if let Some(entry) = world.leaf_get(leaf, index) {
                             world.leaf_set(leaf, index, None);
-                            gone.add(world, start + index as u64 * PAGE, entry.frame);
+                            gone.add(world, address, entry.frame);
                         }
                     }
                 }
-                dropped += 1;
-            }
-            for index in dirty.ones() {
-                if object.is_persistent() {
-                    object.dirty -= 1;
-                    self.pager.dirty -= 1;
-                    self.ledger.give(object.account, Resource::Dirty, 1);
-                } else if object.slots.touch(number).blocks.clear(index) {
-                    object.blocks -= 1;
-                    self.ledger.give(object.account, Resource::Blocks, 1);
-                }
-                self.store.unreserve(base, (start + index as u64 * PAGE - base) / PAGE);
             }
         }
         if let Some(mut gone) = gone {
@@ -262,9 +272,8 @@ impl Server {
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn programs_take_over(&mut self, id: ObjectId) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let takes = self.programs != AccountId::ROOT
+        let takes = !self.ledger.is_within(object.account, self.programs)
             && self.ledger.is_within(self.account_of(self.current), self.programs)
-            && !self.ledger.is_within(object.account, self.programs)
             && !system_objects().contains(&object.base());
         if takes {
             self.set_account(id, self.programs)?;
