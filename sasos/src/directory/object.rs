@@ -256,7 +256,8 @@ impl Object {
     /// done with one, the next is found.
     #[inline]
     pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
-        self.next_near(which, from, to, &mut u64::MAX)
+        let mut all = u64::MAX;
+        self.next_near(which, from, to, &mut all)
     }
 
     /// The same, but it looks at so many page tables at most, and counts them down to zero.
