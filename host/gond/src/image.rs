@@ -449,7 +449,19 @@ fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Res
             record.pages = image.page_count() as u64;
             record.modified_ns = now_ns();
             volume.put(&record)?;
-            write_image(volume, FIRST_PROGRAM, image)
+            write_image(volume, FIRST_PROGRAM, image)?;
+            // Its name tells how long the program is.
+            let (all, _) = tree::entries(volume, ROOT_DIRECTORY, "")?;
+            let named = all.into_iter().find(|named| named.capability.address == FIRST_PROGRAM);
+            named.map_or(Ok(()), |named| {
+                enter(
+                    volume,
+                    &named.path,
+                    Kind::Program,
+                    named.capability,
+                    image.bytes.len() as u64,
+                )
+            })
         }
         Step::Install | Step::Replace(_) => {
             let base = volume.free_address();

@@ -522,20 +522,19 @@ impl Ledger {
         true
     }
 
-    /// The lowest of an account and those above it that has almost no frames, page tables or bytes left, if there is one.
+    /// The highest of an account and those above it that has almost no frames, page tables or bytes left, if there is one: those below it
+    /// got little because of it.
     pub fn short_of_memory(&self, account: AccountId) -> Option<AccountId> {
-        let mut at = account;
+        let (mut at, mut short) = (account, None);
         loop {
             let record = self.record(at);
             let is_short = SHORT.iter().any(|&(resource, least)| {
                 let resource = resource as usize;
                 record.limits[resource].saturating_sub(record.used[resource]) < least
             });
-            if is_short {
-                return Some(at);
-            }
+            short = if is_short { Some(at) } else { short };
             if at == AccountId::ROOT {
-                return None;
+                return short;
             }
             at = record.parent;
         }

@@ -338,7 +338,7 @@ impl Server {
                 let begins = caller.resumed == Resumed::First || !tries.had_idle;
                 if begins {
                     tries.had_idle = true;
-                    self.idle_anew(self.programs);
+                    self.idle_anew(AccountId::ROOT);
                 }
                 self.goes_on(world, Work::Idle, begins)?;
             }

@@ -64,7 +64,7 @@ impl Server {
     pub(crate) fn who_is_short(&self, world: &impl World, payer: AccountId, error: Error) -> Option<AccountId> {
         let machine = world.frames_free() < FEW_FRAMES || world.heap().1 < heap_reserve(world) * 2;
         match error {
-            Error::NoMemory if machine => Some(AccountId::ROOT),
+            Error::NoMemory | Error::LimitReached if machine => Some(AccountId::ROOT),
             Error::NoMemory | Error::LimitReached => self.ledger.short_of_memory(payer),
             _ => None,
         }
@@ -118,7 +118,8 @@ impl Server {
             return true;
         }
         let object = self.objects.get(id);
-        if !object.is_persistent()
+        if object.leaves == 0 && object.slots.chunks() == 0
+            || !object.is_persistent()
             || object.has_holders()
             || object.ends()
             || !self.ledger.is_within(object.account, self.pager.idle.short)

@@ -64,6 +64,11 @@ impl Server {
             return Err(error.into());
         }
         if !self.pager.reading.has(address) {
+            let slot = object.slots.get(slot_of(address) - object.first_slot());
+            if slot.is_none_or(|slot| slot.leaf().is_none()) {
+                // It needs a page table when it arrives, and nobody knows then who has asked for it.
+                self.programs_take_over(id)?;
+            }
             // The store takes a frame for what it reads.
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;

@@ -277,6 +277,12 @@ impl Server {
             && !system_objects().contains(&object.base());
         if takes {
             self.set_account(id, self.programs)?;
+            if self.objects.get(id).is_persistent() {
+                // Without memory for it, the row names the payer before, and the next start asks once more.
+                let record = self.objects.get(id).record.copy()?;
+                let _ = self.put_record(&record);
+                self.note_row_change(id);
+            }
         }
         Ok(())
     }
