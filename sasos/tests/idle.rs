@@ -273,3 +273,43 @@ fn only_what_helps_is_taken_back() {
     assert_eq!(bases.map(|base| leaves(&rig, base)), [0, SLOTS]);
     rig.check();
 }
+
+/// A page that the server reads for a call of a program counts as one that the program has touched.
+#[test]
+fn programs_pay_for_what_is_read_for_their_calls() {
+    let mut rig = Rig::new(86, 8000, 20_000);
+    let shell = first_task(&mut rig);
+    let (base, _) = rig.call(shell, Call::ObjCreate, &[SLOT, 7]).unwrap();
+    rig.call(shell, Call::KeepObject, &[base]).unwrap();
+    rig.store(shell.space, base, 1).unwrap();
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    first_task(&mut rig);
+    let programs = rig.server.programs;
+    let program = rig.actor_in(programs, UNLIMITED);
+    let (list, _) = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let capability = Capability {
+        address: base,
+        password: 7,
+    };
+    rig.write_clist(program.space, list, &[capability], Order::Any);
+    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    let (own, _) = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    // The word at the beginning is no address in its own object.
+    assert_eq!(
+        rig.call(program, Call::ObjCrePdx, &[own, 3, 0, base, 1]),
+        Err(Error::NotAnEntry)
+    );
+    let object = rig.server.objects.get(rig.server.objects.find(base).unwrap());
+    assert_eq!((object.account, object.leaves), (programs, 1));
+    rig.check();
+    // The next start knows that.
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    first_task(&mut rig);
+    let holder = rig.holder(base, 7);
+    assert_eq!(rig.load(holder.space, base), Ok(1));
+    let object = rig.server.objects.get(rig.server.objects.find(base).unwrap());
+    assert_eq!(object.account, rig.server.programs);
+    rig.check();
+}
