@@ -82,7 +82,7 @@ pub fn whole(volume: &mut Volume, base: u64) -> Result<Vec<u8>> {
         .map_or(Ok(bytes), |damage| Err(damage.into()))
 }
 
-/// What can be read of the object at `base`, zero for pages that are damaged, and these.
+/// The content of the object at `base`, with zeroes for damaged pages, and the numbers of these.
 pub fn left(volume: &mut Volume, base: u64) -> Result<(Vec<u8>, Vec<Damage>)> {
     let record = volume
         .object(base)

@@ -37,7 +37,7 @@ pub struct Damage {
     base: u64,
     /// Its number in the object.
     pub page: u64,
-    /// What is wrong, as a sentence.
+    /// The fault, as a sentence.
     pub what: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What compilers and their flags make of sources: it works as without modules, or is refused with the real cause. Needs gcc;
+//! Objects of several compilers and sets of flags: each works as without modules, or is refused with the real cause. Needs gcc;
 //! clang for some.
 
 mod tools;

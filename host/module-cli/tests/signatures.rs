@@ -32,7 +32,7 @@ const FLAGS: [&[&str]; 6] = [
     &["-O2", "-gdwarf-4", "-fno-omit-frame-pointer"],
 ];
 
-/// What clang is told for objects that become modules: as [`module_cli::GCC_FLAGS`], as far as it knows them.
+/// Flags of clang for objects that become modules: those of [`module_cli::GCC_FLAGS`] that it knows.
 const CLANG_FLAGS: [&str; 7] = [
     "-fpie",
     "-fno-plt",

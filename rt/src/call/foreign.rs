@@ -57,7 +57,7 @@ pub(crate) fn call_all(functions: Vec<u64>) {
     }
 }
 
-/// What the code of instances of the table at an address needs of this program.
+/// The functions and words of this program that instances of the table at an address need.
 pub(crate) fn runtime(table: u64) -> Runtime {
     Runtime {
         table,

@@ -14,7 +14,7 @@ use abi::{
     address::{PAGE, slot_of},
     call::arguments,
 };
-use kcore::{Frame, Leaf, PageEntry, wait::Key};
+use kcore::{Frame, PageEntry, wait::Key};
 use store::{PageFlags, PageLookup};
 
 use crate::{
@@ -348,15 +348,6 @@ impl Server {
             self.pager.failed.remove(address);
         }
         old
-    }
-
-    /// The page table that serves an address of an object.
-    fn leaf_at(&self, id: ObjectId, address: u64) -> Option<Leaf> {
-        let object = self.objects.get(id);
-        object
-            .slots
-            .get(slot_of(address) - object.first_slot())
-            .and_then(Slot::leaf)
     }
 }
 

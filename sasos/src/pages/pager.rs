@@ -290,6 +290,15 @@ impl Server {
 
     // ---- pages come -------------------------------------------------------------------------------
 
+    /// The page table that serves an address of an object.
+    pub(crate) fn leaf_at(&self, id: ObjectId, address: u64) -> Option<Leaf> {
+        let object = self.objects.get(id);
+        object
+            .slots
+            .get(slot_of(address) - object.first_slot())
+            .and_then(Slot::leaf)
+    }
+
     /// Gives a slot of an object its page table.
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {

@@ -15,7 +15,6 @@ use crate::{
     Server, Step, Stop, World,
     directory::object::ObjectId,
     pages::pager::{FRAME_RESERVE, Place, absent_limits, from_flags, index_of},
-    pages::slots::Slot,
 };
 
 impl Server {
@@ -26,10 +25,7 @@ impl Server {
     pub(crate) fn peek<W: World>(&mut self, world: &mut W, id: ObjectId, address: u64) -> Step<Option<PageEntry>> {
         loop {
             let object = self.objects.get(id);
-            let leaf = object
-                .slots
-                .get(slot_of(address) - object.first_slot())
-                .and_then(Slot::leaf);
+            let leaf = self.leaf_at(id, address);
             if let Some(entry) = leaf.and_then(|leaf| world.leaf_get(leaf, index_of(address))) {
                 return Ok(Some(entry));
             }
@@ -64,8 +60,7 @@ impl Server {
             return Err(error.into());
         }
         if !self.pager.reading.has(address) {
-            let slot = object.slots.get(slot_of(address) - object.first_slot());
-            if slot.is_none_or(|slot| slot.leaf().is_none()) {
+            if self.leaf_at(id, address).is_none() {
                 // It needs a page table when it arrives, and nobody knows then who has asked for it.
                 self.programs_take_over(id)?;
             }
@@ -138,7 +133,7 @@ impl Server {
     ) -> Result<bool, Error> {
         let object = self.objects.get(id);
         let slot = slot_of(address) - object.first_slot();
-        let leaf = if let Some(leaf) = object.slots.get(slot).and_then(Slot::leaf) {
+        let leaf = if let Some(leaf) = self.leaf_at(id, address) {
             leaf
         } else {
             self.charge_leaf(id)?;

@@ -334,7 +334,7 @@ pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// What takes a name and its object away, if anything does.
+/// The command that takes a name and its object away, if there is one.
 fn removal_of(name: &str, found: &Found) -> String {
     if abi::address::system_objects().contains(&found.capability.address) {
         return "the system starts from it, so it stays".into();

@@ -219,7 +219,7 @@ pub fn host_symbol(name: &str) -> Option<u64> {
     None
 }
 
-/// What the code of instances of the task at an address needs of it.
+/// The functions and words that instances of the task at an address need of it.
 pub fn runtime(table: u64) -> Runtime {
     Runtime {
         table,

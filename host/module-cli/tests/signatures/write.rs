@@ -30,7 +30,7 @@ pub struct Batch {
     functions: Vec<Function>,
 }
 
-/// What every source begins with.
+/// The beginning of every source.
 const START: &str = "\
 #include <stdarg.h>
 typedef unsigned long u64;
@@ -374,7 +374,7 @@ impl Batch {
         text
     }
 
-    /// What the library exports, as lines of its description.
+    /// The exports of the library, as lines of its description.
     pub fn exports(&self) -> Vec<String> {
         let mut list = vec!["take_wrong".to_string()];
         for (index, function) in self.functions.iter().enumerate() {

@@ -392,6 +392,17 @@ fn a_name_that_was_given_again_stays_the_new_ones() {
     }
 }
 
+/// Two names, of which the deletion of `a` was cut off after so many steps, and what became of it.
+fn left_deletion(cut: u32) -> (Model, Result<(), Failed>) {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    act(&mut model, Act::Create("a"), 0x1000).unwrap();
+    act(&mut model, Act::Create("c"), 0x2000).unwrap();
+    model.cut = model.steps + cut;
+    let left = delete(&mut model, "a");
+    model.cut = u32::MAX;
+    (model, left)
+}
+
 /// A caller that is ended in the middle, for want of a block perhaps, leaves a deletion that the next act brings to its end.
 #[test]
 fn the_next_act_ends_a_deletion_that_was_left() {
@@ -404,12 +415,7 @@ fn the_next_act_ends_a_deletion_that_was_left() {
     let mut seen = BTreeSet::new();
     for next in acts {
         for cut in 0.. {
-            let mut model = Model::new(u32::MAX, u32::MAX);
-            act(&mut model, Act::Create("a"), 0x1000).unwrap();
-            act(&mut model, Act::Create("c"), 0x2000).unwrap();
-            model.cut = model.steps + cut;
-            let left = delete(&mut model, "a");
-            model.cut = u32::MAX;
+            let (mut model, left) = left_deletion(cut);
             act(&mut model, next, 0x3000).unwrap();
             let there = model.now.objects.contains_key(&0x1000);
             assert_eq!(model.names().contains_key("a"), there, "{next:?}, {cut}");
@@ -432,12 +438,7 @@ fn the_next_act_ends_a_deletion_that_was_left() {
 #[test]
 fn a_deletion_that_was_left_is_no_concern_of_a_stranger() {
     for cut in 0.. {
-        let mut model = Model::new(u32::MAX, u32::MAX);
-        act(&mut model, Act::Create("a"), 0x1000).unwrap();
-        act(&mut model, Act::Create("c"), 0x2000).unwrap();
-        model.cut = model.steps + cut;
-        let left = delete(&mut model, "a");
-        model.cut = u32::MAX;
+        let (mut model, left) = left_deletion(cut);
         model.is_stranger = true;
         assert_eq!(act(&mut model, Act::Rename("c", "d"), 0x3000), Ok(()), "{cut}");
         model.is_stranger = false;

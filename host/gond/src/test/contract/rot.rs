@@ -38,7 +38,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     let (d, below) = (d?.capability.address, below?.capability.address);
     drop(volume);
     let found = |base| format!("found-{base:#x}");
-    // What is damaged, which command helps if the system does not start, and where the two texts are afterwards.
+    // The object that is damaged, the command that helps if the system does not start, and the places of the two texts afterwards.
     let cases = [
         ("program", hello, Part::FirstPage, None, ["mine".into(), "d/x".into()]),
         (
