@@ -118,3 +118,82 @@ fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
     assert_eq!(bytes(&mut rig), before);
     rig.check();
 }
+
+/// The store notes limits and zeroed ranges of kept objects in its heap until a checkpoint. A program that makes many waits for one.
+#[test]
+fn what_waits_for_a_checkpoint_is_bounded() {
+    const NOTED_MAX: usize = 1 << 13;
+    let mut rig = Rig::new(73, 3000, 9000);
+    let actor = rig.actor(Apd::EMPTY);
+    let few = 6000;
+    let base = rig.kept(actor, 4 * few, 0);
+    let noted = |rig: &Rig| rig.server.store.noted();
+    for round in 0..8 {
+        rig.call(
+            actor,
+            Call::PageLimit,
+            &[base + round % 4 * few * PAGE, few, 4 + 2 * (round / 4 % 2)],
+        )
+        .unwrap();
+        assert!(noted(&rig) <= NOTED_MAX + 200, "round {round}: {} limits", noted(&rig));
+    }
+    let other = rig.kept(actor, 4 * few, 0);
+    for page in (0..4 * few).step_by(2) {
+        rig.call(actor, Call::PageUnMap, &[other + page * PAGE, 1, UNMAP_ZERO])
+            .unwrap();
+        assert!(noted(&rig) <= NOTED_MAX + 200, "page {page}: {} ranges", noted(&rig));
+    }
+    // So does an object that brings its limits with it.
+    for _ in 0..3 {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[few * PAGE, 0]).unwrap();
+        rig.call(actor, Call::PageLimit, &[base, few, 4]).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        assert!(noted(&rig) <= NOTED_MAX + few as usize);
+    }
+    rig.check();
+}
+
+/// Limits of pages without content take parts of a map on the disk: blocks of the object, until it ends.
+#[test]
+fn limits_are_paid_as_blocks_of_the_disk() {
+    let mut rig = Rig::new(74, 3000, 9000);
+    let mut amounts = UNLIMITED;
+    amounts[Resource::Blocks as usize] = 100;
+    let actor = rig.actor_in(AccountId::ROOT, amounts);
+    let blocks = |rig: &mut Rig| {
+        rig.server.ledger.empty_all_hands();
+        rig.server.ledger.used(AccountId::ROOT, Resource::Blocks)
+    };
+    let before = blocks(&mut rig);
+    let pages = 1 << 20;
+    let base = rig.kept(actor, pages, 0);
+    let limit = |rig: &mut Rig, page: u64| rig.call(actor, Call::PageLimit, &[base + page * PAGE, 1, 4]).map(drop);
+    let refused = (0..pages >> 8).find(|number| limit(&mut rig, number << 8).is_err()).unwrap();
+    assert!((30..=100).contains(&refused), "{refused} limits");
+    assert_eq!(limit(&mut rig, refused << 8), Err(Error::LimitReached));
+    rig.checkpoint().unwrap();
+    assert_eq!(
+        limit(&mut rig, refused << 8),
+        Err(Error::LimitReached),
+        "they stay on the disk"
+    );
+    rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    assert_eq!(blocks(&mut rig), before);
+    // A small object has a small map, however often its limits change.
+    let small = rig.kept(actor, 300, 0);
+    for round in 0..200 {
+        rig.call(actor, Call::PageLimit, &[small, 300, 4 + 2 * (round % 2)])
+            .unwrap();
+    }
+    assert!(blocks(&mut rig) <= before + 5);
+    // One that is kept with its limits pays at that time, and nothing if it is not.
+    let (large, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 0]).unwrap();
+    for page in (0..pages).step_by(1 << 14) {
+        rig.call(actor, Call::PageLimit, &[large + page * PAGE, 1, 4]).unwrap();
+    }
+    let before = (blocks(&mut rig), bytes(&mut rig));
+    assert_eq!(rig.call(actor, Call::KeepObject, &[large]), Err(Error::LimitReached));
+    rig.settle();
+    assert_eq!((blocks(&mut rig), bytes(&mut rig)), before);
+    rig.check();
+}

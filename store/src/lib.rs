@@ -75,7 +75,7 @@ pub use event::{
 };
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
 pub use loss::Loss;
-pub use objects::Objects;
+pub use objects::{Objects, map_blocks};
 pub use record::{ObjectRecord, PdxRecord};
 pub use store::Store;
 pub use table::ROW_HEAP_BYTES;

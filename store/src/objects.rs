@@ -416,6 +416,11 @@ impl Store {
         noted.map_err(|NoHeap| NoRoom::Memory)
     }
 
+    /// How many ranges that read as zero and limits of pages wait in memory for the next checkpoint.
+    pub fn noted(&self) -> usize {
+        self.pending.entries()
+    }
+
     /// Sets the limits of a page that is not being written.
     ///
     /// # Errors
@@ -518,6 +523,13 @@ pub(crate) fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
 /// Nodes that the map of so many pages has, at most.
 fn all_nodes(pages: u64) -> u64 {
     pages / 128 + u64::from(levels_for(pages)) + 1
+}
+
+/// Blocks that the map of an object with so many pages takes for so many limits of pages without content, at most.
+pub fn map_blocks(pages: u64, limits: u64) -> u64 {
+    limits
+        .saturating_mul(u64::from(levels_for(pages)))
+        .min(all_nodes(pages))
 }
 
 /// Objects in the order of their addresses.

@@ -38,6 +38,8 @@ pub(crate) struct MapChanges {
 pub(crate) struct Pending {
     by_object: Map<u64, MapChanges>,
     cost: u64,
+    /// Ranges and limits of all objects.
+    entries: usize,
 }
 
 impl Pending {
@@ -46,9 +48,15 @@ impl Pending {
         self.cost
     }
 
-    /// Whether that is the sum.
+    /// Ranges and limits of all objects.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether those are the sums.
     pub(crate) fn is_exact(&self) -> bool {
         self.cost == self.by_object.values().map(|changes| changes.cost).sum::<u64>()
+            && self.entries == self.by_object.values().map(MapChanges::count).sum()
     }
 
     /// Those of all objects.
@@ -69,17 +77,19 @@ impl Pending {
     /// Changes those of an object, if it has any.
     pub(crate) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut MapChanges) -> T) -> Option<T> {
         let changes = self.by_object.get_mut(base)?;
-        let before = changes.cost;
+        let before = (changes.cost, changes.count());
         let done = act(changes);
-        self.cost = self.cost + changes.cost - before;
+        self.cost = self.cost + changes.cost - before.0;
+        self.entries = self.entries + changes.count() - before.1;
         Some(done)
     }
 
     /// Enters those of an object that has none.
     pub(crate) fn insert(&mut self, base: u64, changes: MapChanges) -> Result<(), NoHeap> {
-        let cost = changes.cost;
+        let (cost, entries) = (changes.cost, changes.count());
         self.by_object.insert(base, changes)?;
         self.cost += cost;
+        self.entries += entries;
         Ok(())
     }
 
@@ -87,6 +97,7 @@ impl Pending {
     pub(crate) fn take(&mut self, base: u64) -> Option<MapChanges> {
         let changes = self.by_object.remove(base)?;
         self.cost -= changes.cost;
+        self.entries -= changes.count();
         Some(changes)
     }
 
@@ -94,6 +105,7 @@ impl Pending {
     pub(crate) fn hand_over(&mut self, to: &mut Map<u64, MapChanges>) {
         core::mem::swap(&mut self.by_object, to);
         self.cost = 0;
+        self.entries = 0;
     }
 }
 
@@ -121,6 +133,10 @@ impl MapChanges {
             zeroed: self.zeroed.count(),
             flags: self.flags.count(),
         }
+    }
+
+    fn count(&self) -> usize {
+        self.zeroed.count() + self.flags.count()
     }
 
     /// Finds heap for so many in all.

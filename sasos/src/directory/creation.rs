@@ -269,8 +269,9 @@ impl Server {
         // Its pages and page tables have gone before.
         self.ledger.give(object.account, Resource::Bytes, object.bytes);
         self.ledger.give(object.account, Resource::Slots, slots);
-        if object.blocks > 0 {
-            self.ledger.give(object.account, Resource::Blocks, object.blocks);
+        let blocks = object.blocks + object.map_blocks;
+        if blocks > 0 {
+            self.ledger.give(object.account, Resource::Blocks, blocks);
         }
         if object.rows > 0 {
             self.ledger.give(object.account, Resource::Rows, object.rows);

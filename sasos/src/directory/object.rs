@@ -117,7 +117,11 @@ pub struct Object {
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
     /// is to be kept; they have their bits of dirty pages.
     pub blocks: u64,
-    /// See there.
+    /// Blocks that are charged for the part of its map that limits of pages take.
+    pub(crate) map_blocks: u64,
+    /// Bytes of the server that are charged for limits which the store is told before it is kept.
+    pub(crate) prepared_bytes: u64,
+    /// See `blocks`.
     pub(crate) prepared: Prepared,
     /// Serial number of the domain that has all rights without a capability: the one that made it,
     /// while the object is transient. Zero is none.
@@ -187,6 +191,8 @@ impl Object {
             rows: 0,
             leaves: 0,
             blocks: 0,
+            map_blocks: 0,
+            prepared_bytes: 0,
             prepared: Prepared::No,
             home: 0,
             absent_limits: Vec::new(),
@@ -297,7 +303,7 @@ impl Object {
         amounts[Resource::Frames as usize] = pages + self.leaves;
         amounts[Resource::Tables as usize] = self.leaves;
         amounts[Resource::Dirty as usize] = self.dirty;
-        amounts[Resource::Blocks as usize] = self.blocks;
+        amounts[Resource::Blocks as usize] = self.blocks + self.map_blocks;
         amounts[Resource::Bytes as usize] = self.bytes;
         amounts[Resource::Slots as usize] = self.slot_count();
         amounts[Resource::Rows as usize] = self.rows;
@@ -543,6 +549,8 @@ impl Objects {
         object.rows = 0;
         object.leaves = 0;
         object.blocks = 0;
+        object.map_blocks = 0;
+        object.prepared_bytes = 0;
         object.prepared = Prepared::No;
         object.home = 0;
         object.known = 0;

@@ -29,6 +29,8 @@ const COST_RUN: u64 = 2_700;
 const COST_UNPROMISED: u64 = 350;
 const COST_LIMIT: u64 = 1_000;
 const COST_FORGOTTEN: u64 = 2_500;
+/// Heap that the store takes for a limit of a page.
+const NOTED_BYTES: u64 = 40;
 /// How far a look for a page reaches.
 const LOOK_REACH: u64 = 4 * SLOT;
 
@@ -81,6 +83,7 @@ impl Server {
         }
         self.enough_heap(world)?;
         self.may_get_dirty(world, id)?;
+        self.may_note(world)?;
         if !self.promise_pages(id, at)? || !self.prepare_limits(id)? {
             return Err(Stop::Again);
         }
@@ -132,6 +135,11 @@ impl Server {
             if !self.budget.spend(COST_LIMIT) {
                 return Ok(false);
             }
+            if object.prepared == Prepared::No {
+                let limits = object.absent_limits.iter().map(|range| range.end - range.first).sum();
+                self.pay_prepared(id, limits)?;
+                continue;
+            }
             let (page, flags) = (range.first.max(from), to_flags(range.limits));
             object.prepared = Prepared::Until(page);
             self.store
@@ -141,16 +149,45 @@ impl Server {
         }
     }
 
+    /// Charges what the store needs to be told so many limits.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    fn pay_prepared(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let (payer, bytes) = (object.account, limits * NOTED_BYTES);
+        self.ledger.take(payer, Resource::Bytes, bytes)?;
+        let paid = self.pay_map(id, limits);
+        paid.inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))?;
+        let object = self.objects.get_mut(id);
+        object.bytes += bytes;
+        object.prepared_bytes = bytes;
+        object.prepared = Prepared::Until(0);
+        Ok(())
+    }
+
+    /// The store has the limits as those of a kept object, or has forgotten them.
+    fn prepared_over(&mut self, id: ObjectId) {
+        let object = self.objects.get_mut(id);
+        object.prepared = Prepared::No;
+        let bytes = core::mem::take(&mut object.prepared_bytes);
+        object.bytes -= bytes;
+        self.ledger.give(object.account, Resource::Bytes, bytes);
+    }
+
     /// Has the store forget the limits that it was told, as far as the budget reaches; tells whether those were all.
     pub(crate) fn unprepare(&mut self, id: ObjectId) -> bool {
         let object = self.objects.get_mut(id);
         object.prepared.outdate();
-        while object.prepared != Prepared::No {
+        while self.objects.get(id).prepared != Prepared::No {
             if !self.budget.spend(COST_FORGOTTEN) {
                 return false;
             }
-            if self.store.forget_prepared(object.record.base) {
-                object.prepared = Prepared::No;
+            if self.store.forget_prepared(self.objects.get(id).base()) {
+                let object = self.objects.get_mut(id);
+                let blocks = core::mem::take(&mut object.map_blocks);
+                self.ledger.give(object.account, Resource::Blocks, blocks);
+                self.prepared_over(id);
             }
         }
         true
@@ -198,6 +235,7 @@ impl Server {
             self.ledger.give(payer, Resource::Kept, slots);
         })?;
         self.store.enter_prepared(base);
+        self.prepared_over(id);
         self.note_row_change(id);
         let object = self.objects.get_mut(id);
         let pages = object.resident;
@@ -208,7 +246,6 @@ impl Server {
         self.ledger.force(payer, Resource::Dirty, pages);
         self.pager.dirty += pages;
         object.dirty = pages;
-        object.prepared = Prepared::No;
         object.record.flags |= OBJECT_PERSISTENT;
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.

@@ -30,6 +30,8 @@ pub const RANGE_PAGES_MAX: u64 = 1 << 16;
 /// Pages that are not resident whose limits one object may change; they cost memory one by one
 /// once it is persistent.
 const ABSENT_LIMITED_MAX: u64 = 1 << 14;
+/// Limits and zeroed ranges of all kept objects that wait for a checkpoint: some 34 bytes each, and as many again that a running one has.
+const NOTED_MAX: usize = 1 << 13;
 
 /// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
 const COST_LIMITED: u64 = 120;
@@ -169,7 +171,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
-    /// many different limits, [`Error::DiskFull`].
+    /// many different limits, [`Error::LimitReached`] for the blocks of a kept object's map, [`Error::DiskFull`].
     pub fn page_limit<W: World>(
         &mut self,
         world: &mut W,
@@ -220,6 +222,7 @@ impl Server {
         let from = begun.unwrap_or(range.from).clamp(range.from, range.to);
         let left = Range { from, ..range };
         let at = if persistent {
+            self.may_note(world)?;
             self.limit_kept(world, left, limits)?
         } else {
             self.limit_resident(world, left, limits)
@@ -237,7 +240,10 @@ impl Server {
         let (base, first) = (object.base(), object.page_of(range.from));
         let (mut done, mut noted) = (0, Ok(()));
         while done < range.count() && self.budget.spend(COST_NOTED) {
-            noted = self.store.set_page_flags(base, first + done, to_flags(limits));
+            noted = self.pay_map(range.id, 1).and_then(|()| {
+                let noted = self.store.set_page_flags(base, first + done, to_flags(limits));
+                noted.map_err(no_room)
+            });
             if noted.is_err() {
                 break;
             }
@@ -251,8 +257,38 @@ impl Server {
             // Its cost is in what was spent.
             self.unbounded(|server| server.limit_resident(world, Range { to, ..range }, limits));
         }
-        noted.map_err(no_room)?;
+        noted?;
         Ok(to)
+    }
+
+    /// Charges the part of a map on the disk that limits of so many pages may take. It stays charged until the object ends: no limit says
+    /// whether others stand in the same part.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn pay_map(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
+        let object = self.objects.get_mut(id);
+        let pages = object.record.pages;
+        let all = store::map_blocks(pages, u64::MAX).max(object.map_blocks);
+        let after = (object.map_blocks + store::map_blocks(pages, limits)).min(all);
+        if after > object.map_blocks {
+            self.ledger
+                .take(object.account, Resource::Blocks, after - object.map_blocks)?;
+            object.map_blocks = after;
+        }
+        Ok(())
+    }
+
+    /// Limits and zeroed ranges of kept objects wait in the store's heap for a checkpoint. At most [`NOTED_MAX`] and those of one more piece do:
+    /// nobody is charged for them, but a call that would note more waits for the checkpoint, which is asked for now.
+    ///
+    /// # Errors
+    /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed.
+    pub(crate) fn may_note<W: World>(&mut self, world: &mut W) -> Step<()> {
+        if self.store.noted() < NOTED_MAX {
+            return Ok(());
+        }
+        self.wait_for_checkpoint(world)
     }
 
     /// Charges a number of ranges of limits that an object will have, and gives back what it paid for those that it has.

@@ -454,6 +454,14 @@ impl Server {
         if self.ledger.in_hand(payer, Resource::Dirty) > 0 || self.ledger.left(payer, Resource::Dirty) > 0 {
             return Ok(());
         }
+        self.wait_for_checkpoint(world)
+    }
+
+    /// Waits for a checkpoint, which is asked for now if none is running.
+    ///
+    /// # Errors
+    /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed.
+    pub(crate) fn wait_for_checkpoint<W: World>(&mut self, world: &mut W) -> Step<()> {
         if self.checkpoint.is_running() {
             return Err(Stop::Wait(Key::Checkpoint));
         }

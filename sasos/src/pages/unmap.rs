@@ -75,6 +75,9 @@ impl Server {
             self.enough_heap(world)?;
         }
         loop {
+            if persistent {
+                self.may_note(world)?;
+            }
             let begun = self.threads.record(caller.thread).continuation;
             let (looks, done) = match begun {
                 Continuation::UnMaps(done) => (false, done),
