@@ -168,7 +168,9 @@ fn limits_are_paid_as_blocks_of_the_disk() {
     let pages = 1 << 20;
     let base = rig.kept(actor, pages, 0);
     let limit = |rig: &mut Rig, page: u64| rig.call(actor, Call::PageLimit, &[base + page * PAGE, 1, 4]).map(drop);
-    let refused = (0..pages >> 8).find(|number| limit(&mut rig, number << 8).is_err()).unwrap();
+    let refused = (0..pages >> 8)
+        .find(|number| limit(&mut rig, number << 8).is_err())
+        .unwrap();
     assert!((30..=100).contains(&refused), "{refused} limits");
     assert_eq!(limit(&mut rig, refused << 8), Err(Error::LimitReached));
     rig.checkpoint().unwrap();

@@ -20,6 +20,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     overwritten(stand)?;
     old_programs(stand)?;
     first_program(stand)?;
+    longer_first_program(stand)?;
     end_of_input(stand)
 }
 
@@ -132,6 +133,35 @@ fn old_programs(stand: &mut Stand<'_, '_>) -> Result<()> {
             ran.expect(0, "hello, world …")
         },
     );
+    Ok(())
+}
+
+/// A first program that is longer than that of the sources: its name tells the length, too.
+fn longer_first_program(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let mut programs = built()?.programs;
+    let suite = programs.iter().find(|(name, _)| name == "suite");
+    let longer = suite.context("suite")?.1.clone();
+    programs.first_mut().context("a first program")?.1 = longer;
+    let disk = stand.bench.file("longer.img");
+    image::create(&disk, 64 << 20, Some(&programs))?;
+    let mut longer = Stand {
+        disk,
+        script: stand.script.clone(),
+        bench: stand.bench,
+    };
+    let ran = longer.play("echo alive\n")?;
+    longer.bench.report(
+        "a first program that is longer than that of the sources is replaced",
+        ran.expect(0, "alive\n"),
+    );
+    let checked = gond(&["check", &name(&longer.disk)?])?;
+    let outcome = if checked.status == Some(0) {
+        Ok(())
+    } else {
+        checked.expect(0, "…")
+    };
+    longer.bench.report("check is content with it", outcome);
+    std::fs::remove_file(&longer.disk)?;
     Ok(())
 }
 
