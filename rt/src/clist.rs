@@ -111,12 +111,35 @@ impl Clist {
     /// # Errors
     /// Not a Clist.
     pub fn capabilities(&self) -> Result<Vec<Capability>> {
-        let records = self.object.region();
-        let record = |index| -> Option<&Cell<[u64; 2]>> {
-            records.at_offset((ClistHeader::BYTES + index * Capability::BYTES) as u64)
-        };
-        let all = (0..self.count()?).map_while(record);
-        Ok(all.map(|record| Capability::from_words(record.get())).collect())
+        Ok((0..self.count()?).map_while(self.records()).collect())
+    }
+
+    /// Whether a capability stands in it; none if it has no capability of that object at all. Cost: a search by halves.
+    ///
+    /// # Errors
+    /// Not a Clist.
+    pub(crate) fn lists(&self, capability: Capability) -> Result<Option<bool>> {
+        let records = self.records();
+        let (mut from, mut end) = (0, self.count()?);
+        while from < end {
+            let middle = usize::midpoint(from, end);
+            match records(middle) {
+                Some(record) if record.address < capability.address => from = middle + 1,
+                _ => end = middle,
+            }
+        }
+        let all = (from..).map_while(records);
+        let mut all = all.take_while(|one| one.address == capability.address).peekable();
+        Ok(all.peek().is_some().then(|| all.any(|one| one == capability)))
+    }
+
+    /// Its records, by number; there are more than capabilities.
+    fn records(&self) -> impl Fn(usize) -> Option<Capability> {
+        let region = self.object.region();
+        move |index| {
+            let record: &Cell<[u64; 2]> = region.at_offset((ClistHeader::BYTES + index * Capability::BYTES) as u64)?;
+            Some(Capability::from_words(record.get()))
+        }
     }
 
     /// How many there are.

@@ -14,7 +14,7 @@ use names::{Entry, act, directory, path::Path};
 
 pub use names::Kind;
 
-use crate::{Cell, Clist, Error, Object, error::Result, object};
+use crate::{Cell, Clist, Error, Object, Rights, error::Result, object};
 
 /// The object that a name leads to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -81,10 +81,22 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::NoSuchName`], [`Error::Path`], [`Error::WrongKind`] for a name on the way that is no
-    /// directory; the system's.
+    /// directory; [`names::directory::Error::Foreign`] for one by which the caller would use an object with rights that the name does not give; the
+    /// system's.
     pub fn find(&self, path: &str) -> Result<Found> {
         let (directory, name) = self.parent_of(path)?;
-        directory.as_ref().unwrap_or(self).lookup(name)
+        directory.as_ref().unwrap_or(self).lookup_own(name)
+    }
+
+    /// As [`Directory::lookup`], but an address alone is not believed: others may write the directory, and what the caller does with the name it does
+    /// with its own rights.
+    fn lookup_own(&self, name: &str) -> Result<Found> {
+        let found = self.lookup(name)?;
+        if is_own(found.capability) {
+            Ok(found)
+        } else {
+            Err(directory::Error::Foreign.into())
+        }
     }
 
     /// The directory that a path's last name is looked up in (none: this one), and that name.
@@ -96,7 +108,7 @@ impl Directory {
         let (before, last) = path.split_last().ok_or(Error::Path(names::PathError::Empty))?;
         let mut directory = if path.is_absolute() { Some(Self::root()?) } else { None };
         for name in before {
-            let found = directory.as_ref().unwrap_or(self).lookup(name)?;
+            let found = directory.as_ref().unwrap_or(self).lookup_own(name)?;
             if found.kind != Kind::Directory {
                 return Err(Error::WrongKind(found.kind));
             }
@@ -344,6 +356,10 @@ impl act::System for Acting<'_> {
         }
     }
 
+    fn is_own(&mut self, capability: Capability) -> bool {
+        is_own(capability)
+    }
+
     fn keep(&mut self, address: u64) -> Result<()> {
         Ok(crate::call::keep_object(address)?)
     }
@@ -365,24 +381,54 @@ impl act::System for Acting<'_> {
     }
 }
 
+/// Whether the caller has the object of a capability by this one, or not at all.
+fn is_own(capability: Capability) -> bool {
+    if let Ok(Some(is_it)) = Clist::root().and_then(|root| root.lists(capability)) {
+        return is_it;
+    }
+    // By another Clist, or because the caller made it.
+    match crate::call::apd_lookup(capability.address, Rights::R.bits().into()) {
+        Ok(granted) => Object::open(granted).is_ok_and(|clist| {
+            let record = clist.region().at_offset::<Cell<[u64; 2]>>(granted - clist.base());
+            record.is_some_and(|record| Capability::from_words(record.get()) == capability)
+        }),
+        Err(_) => true,
+    }
+}
+
+/// Entries that a start reads in directories whose capabilities the root Clist did not have: those of new directories, or a stranger's.
+const STRANGE_ENTRIES: usize = 4096;
+
 /// Finishes or takes back what a power cut left of acts on names, in all directories that the root leads to. Directories that
-/// cannot be read are passed over. Tells how many names went.
+/// cannot be read are passed over, and those of strangers behind the first [`STRANGE_ENTRIES`] of their entries. Tells how many names went.
 ///
 /// # Errors
 /// The root directory or the root Clist is none.
 pub fn recover() -> Result<u64> {
     let root = Directory::root()?;
-    Clist::root()?;
+    let capabilities = Clist::root()?.capabilities()?;
+    let own: BTreeSet<_> = capabilities.iter().map(Capability::to_words).collect();
     let mut seen = BTreeSet::from([root.object.base()]);
     let mut waiting = Vec::from([root]);
-    let mut went = 0;
+    let (mut went, mut left) = (0, STRANGE_ENTRIES);
     while let Some(mut directory) = waiting.pop() {
         went += act::recover(&mut directory.acting()).unwrap_or(0);
-        for named in directory.list()? {
-            if named.found.kind == Kind::Directory
-                && seen.insert(named.found.capability.address)
-                && let Ok(below) = Directory::open(named.found.capability.address)
-            {
+        let Ok(names) = directory.list() else { continue };
+        for Named { found, .. } in names {
+            if found.kind != Kind::Directory || seen.contains(&found.capability.address) {
+                continue;
+            }
+            let Ok(below) = Directory::open(found.capability.address) else {
+                continue;
+            };
+            if !own.contains(&found.capability.to_words()) {
+                // An address inside one is not another one.
+                let Some(less) = below.reach().ok().and_then(|reach| left.checked_sub(reach + 1)) else {
+                    continue;
+                };
+                left = less;
+            }
+            if seen.insert(below.object.base()) {
                 waiting.push(below);
             }
         }

@@ -231,6 +231,21 @@ impl act::System for Acting<'_> {
         self.volume.object(address).is_some()
     }
 
+    fn is_own(&mut self, capability: Capability) -> bool {
+        let listed = capabilities(self.volume, ROOT_CLIST).map_or_else(|_| Vec::new(), |(listed, _)| listed);
+        let mut same = listed.iter().filter(|one| one.address == capability.address).peekable();
+        if same.peek().is_some() {
+            return same.any(|one| *one == capability);
+        }
+        // Here nobody else asks for the password.
+        self.volume.object(capability.address).is_some_and(|record| {
+            let destroys =
+                |rights: u8| Rights::from_bits(rights.into()).is_some_and(|rights| rights.contains(Rights::D));
+            let mut plain = record.capabilities.iter();
+            plain.any(|&(password, rights)| password == capability.password && destroys(rights))
+        })
+    }
+
     fn keep(&mut self, _address: u64) -> Result<()> {
         Ok(())
     }

@@ -14,9 +14,15 @@
 //!
 //! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again. A deletion whose caller was ended in the
 //! middle is brought to its end by the next act on the directory.
+//!
+//! A directory may be written by others than the owner of what it names, and the acts are done with the rights of their caller. So nothing is done to an
+//! object for an entry whose capability is [not the caller's own](System::is_own): an address alone is no right.
 
 use crate::directory::{Directory, Entry, Error, Mark, Marked};
 use abi::layout::Capability;
+
+/// Deletions that one act brings to an end for others.
+const DOOMED_MAX: usize = 32;
 
 /// A directory, and what else the acts change.
 pub trait System {
@@ -50,6 +56,10 @@ pub trait System {
 
     /// Whether an object is there, whoever may use it.
     fn is_there(&mut self, address: u64) -> bool;
+
+    /// Whether the caller has the object by this capability, or has no right on it at all. If it has the object by another capability alone, somebody
+    /// else has written this one, and what it stands for is not to be done with the caller's rights.
+    fn is_own(&mut self, capability: Capability) -> bool;
 
     /// Keeps an object.
     ///
@@ -104,7 +114,7 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// Deletes the object of a name, and the name with it.
 ///
 /// # Errors
-/// There is no such name, or the object cannot be deleted: then the name stays.
+/// There is no such name, the object cannot be deleted, or [`Error::Foreign`]: then the name stays.
 pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
     finish_deletions(system)?;
     let mut found = None;
@@ -112,7 +122,11 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
         found = directory.view().find(name);
         Ok(())
     })?;
-    system.make_room(&found.ok_or(Error::NotFound)?)?;
+    let found = found.ok_or(Error::NotFound)?;
+    if !system.is_own(found.capability) {
+        return Err(Error::Foreign.into());
+    }
+    system.make_room(&found)?;
     let before = mark(system, name, Mark::Doomed)?;
     // Pages that were flushed need room once more.
     let flushed = system.flush().and_then(|()| system.make_room(&before));
@@ -161,7 +175,8 @@ pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// another one: its own act has nothing to do with it.
 fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
     let mut from = 0;
-    loop {
+    // Others can write more of them than one act should wait for.
+    for _ in 0..DOOMED_MAX {
         let mut next = None;
         system.change(&mut |directory| {
             next = directory.view().doomed(from);
@@ -183,6 +198,7 @@ fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
             free(system, &doomed)?;
         }
     }
+    Ok(())
 }
 
 /// Finishes or takes back what a power cut left of acts on this directory. Tells how many names went.
@@ -206,10 +222,12 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
     }
 }
 
-/// Settles a marked entry if its name is to stay; if not, the object goes that has to go with it.
+/// Settles a marked entry if its name is to stay; if not, the object goes that has to go with it. An object that the caller has by another capability
+/// alone stays, and this one is not entered.
 fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error> {
     let address = marked.capability.address;
-    if !system.is_there(address) || marked.mark == Mark::Doomed && system.delete(address).is_ok() {
+    let is_own = system.is_own(marked.capability);
+    if !system.is_there(address) || is_own && marked.mark == Mark::Doomed && system.delete(address).is_ok() {
         system.leave(address)?;
         return Ok(false);
     }
@@ -221,6 +239,9 @@ fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error>
         stays = !left && directory.settle(marked);
         Ok(())
     })?;
+    if !is_own {
+        return Ok(stays);
+    }
     if stays {
         system.enter(marked.capability)?;
     } else if marked.mark == Mark::Unborn {

@@ -124,6 +124,8 @@ pub enum Error {
     Full,
     /// Names are left in it.
     NotEmpty,
+    /// The name leads to an object that the caller has by another capability alone.
+    Foreign,
 }
 
 impl core::fmt::Display for Error {
@@ -141,6 +143,9 @@ impl core::fmt::Display for Error {
             Self::NotFound => f.write_str("there is no such name"),
             Self::Full => f.write_str("the directory is full"),
             Self::NotEmpty => f.write_str("the directory is not empty"),
+            Self::Foreign => f.write_str(
+                "somebody else has written this name: it leads to an object of yours by a password that is not yours",
+            ),
         }
     }
 }

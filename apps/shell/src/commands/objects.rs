@@ -21,6 +21,9 @@ const PIECE: usize = 4096;
 fn find(shell: &Shell, name: &str) -> Outcome<Found> {
     match shell.place.find(name) {
         Err(Complaint::Runtime(Error::NoSuchName)) => said(format!("{name}: there is no such name; 'ls' lists them")),
+        Err(Complaint::Runtime(error @ Error::Directory(names::directory::Error::Foreign))) => {
+            said(format!("{name}: {error}; 'rm {name}' takes the name alone away"))
+        }
         other => other,
     }
 }
@@ -147,7 +150,15 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let (force, &[path]) = forced(arguments) else {
         return Err(Complaint::Usage);
     };
-    let found = find(shell, path)?;
+    let found = match shell.place.find(path) {
+        Err(Complaint::Runtime(Error::Directory(names::directory::Error::Foreign))) => {
+            let (mut directory, name) = shell.place.parent(path)?;
+            directory.remove(&name)?;
+            println!("{path}: the name is gone; the object that it led to is yours by another name, and stays");
+            return Ok(());
+        }
+        _ => find(shell, path)?,
+    };
     let mut force = force;
     if found.kind == Kind::Directory {
         match Directory::open(found.capability.address).and_then(|directory| directory.list()) {

@@ -142,6 +142,16 @@ impl System for Model {
         self.now.objects.contains_key(&address)
     }
 
+    fn is_own(&mut self, capability: Capability) -> bool {
+        let mut listed = self
+            .now
+            .clist
+            .iter()
+            .filter(|(address, _)| *address == capability.address);
+        let is_it = |(_, password): &(u64, u64)| *password == capability.password;
+        listed.clone().count() == 0 || listed.any(is_it)
+    }
+
     fn keep(&mut self, address: u64) -> Result<(), Failed> {
         self.step(|model| {
             model.now.objects.insert(address, true);
@@ -506,4 +516,50 @@ fn acts_are_those_of_a_map() {
         assert_eq!(recover(&mut model), Ok(0), "{acts:?}");
         assert_eq!(model.names(), names, "{acts:?}");
     }
+}
+
+/// Others may write a directory. What they write there of an object of ours, by a password that is not ours, does nothing to it.
+#[test]
+fn entries_of_strangers_do_nothing_to_objects() {
+    const OURS: u64 = 0x1000;
+    for mark in [Mark::Settled, Mark::Young, Mark::Doomed, Mark::Leaving, Mark::Unborn] {
+        for shadowed in [false, true] {
+            let mut model = Model::new(u32::MAX, u32::MAX);
+            model.now.objects.extend([(OURS, true), (2 * OURS, true)]);
+            model.now.clist.insert((OURS, OURS + 1));
+            let mut foreign = entry("theirs", OURS);
+            foreign.capability.password = 99;
+            let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+            directory.insert_marked(&foreign, mark).unwrap();
+            if shadowed && mark.is_hidden() {
+                directory.insert(&entry("theirs", 2 * OURS)).unwrap();
+            }
+            let before = (model.now.objects.clone(), model.now.clist.clone());
+            if !mark.is_hidden() {
+                let refused = delete(&mut model, "theirs");
+                assert_eq!(refused, Err(Failed::Directory(Error::Foreign)), "{mark:?}");
+            }
+            publish(&mut model, &entry("more", OURS * 3)).unwrap();
+            delete(&mut model, "more").unwrap();
+            recover(&mut model).unwrap();
+            let after = (model.now.objects.clone(), model.now.clist.clone());
+            assert_eq!(after, before, "{mark:?}, {shadowed}");
+        }
+    }
+}
+
+/// An act does not wait for all deletions that others say are unfinished.
+#[test]
+fn an_act_finishes_some_deletions_of_others() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    model.now.directory = vec![0; ENTRY_BYTES * 2000];
+    let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
+    for number in 0..1900 {
+        let name = format!("{number}");
+        directory
+            .insert_marked(&entry(&name, 0x1000 + number), Mark::Doomed)
+            .unwrap();
+    }
+    publish(&mut model, &entry("more", 0x10)).unwrap();
+    assert!(model.steps < 200, "{} steps", model.steps);
 }

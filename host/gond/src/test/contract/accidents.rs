@@ -8,9 +8,12 @@ use crate::script::{Patience, Plug, Verdict};
 use crate::test::{built, expect_success, play};
 use crate::tree::NO_LIMITS;
 use crate::volume::{Block, Volume};
-use crate::{check, image};
+use crate::{check, image, tree};
 use abi::address::{ROOT_CLIST, ROOT_DIRECTORY};
+use abi::layout::Capability;
 use anyhow::{Context, Result};
+use names::directory::Mark;
+use names::{Entry, Kind};
 use std::path::Path;
 
 /// All of it.
@@ -21,6 +24,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     old_programs(stand)?;
     first_program(stand)?;
     longer_first_program(stand)?;
+    names_of_strangers(stand)?;
     end_of_input(stand)
 }
 
@@ -216,6 +220,70 @@ fn overwritten(stand: &mut Stand<'_, '_>) -> Result<()> {
             },
         );
     }
+    Ok(())
+}
+
+/// A directory that others may write: what they write there of the user's objects does nothing to these, whatever the user or the next start does.
+fn names_of_strangers(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let machine = Machine::new(built()?.kernel, stand.bench.file("strangers.img"));
+    image::create(&machine.disk, 64 << 20, Some(&built()?.programs))?;
+    let patience = Patience {
+        plug: Plug::AtEnd,
+        ..Patience::seconds(60)
+    };
+    let lines = ["create notes 4K", "write notes 0 kept", "mkdir d", "create d/own 4K"];
+    play(&machine, &lines, Patience::seconds(60))?;
+    let mut volume = Volume::open(&machine.disk, Access::Write)?;
+    let (all, _) = tree::walk(&mut volume);
+    let of = |path: &str| {
+        all.iter()
+            .find(|named| named.path == path)
+            .map(|named| named.capability)
+    };
+    let (notes, directory) = (of("notes").context("notes")?, of("d").context("d")?.address);
+    let marks = [Mark::Settled, Mark::Young, Mark::Doomed, Mark::Leaving, Mark::Unborn];
+    for (number, mark) in marks.into_iter().enumerate() {
+        let name = format!("n{number}");
+        let entry = Entry {
+            name: &name,
+            kind: Kind::Data,
+            capability: Capability {
+                password: notes.password ^ (1 << number),
+                ..notes
+            },
+            word: 0,
+        };
+        tree::change_directory(&mut volume, directory, |directory| {
+            directory.insert_marked(&entry, mark).map(drop)
+        })?;
+    }
+    volume.commit()?;
+    drop(volume);
+    // Marks mean something to a start behind a power cut.
+    play(&machine, &["sync"], patience)?;
+    let mut strangers = Stand {
+        disk: machine.disk,
+        script: stand.script.clone(),
+        bench: stand.bench,
+    };
+    let used = strangers.play("cat d/n0\nwrite d/n0 0 zap\ngrant d/n0 r\ncat notes\n")?;
+    let good = used.status == Some(1) && used.output.ends_with("\nkept\n") && !used.output.contains("kept\nd/n0");
+    let outcome = if good { Ok(()) } else { used.expect(1, "…\nkept\n") };
+    strangers
+        .bench
+        .report("a stranger's name of one's own object is not followed", outcome);
+    let removed = strangers.play("rm d/n0\nrm d/n1\nrm d/n2\nrm d/n3\nrm d/n4\nrm d/own\nrm d\ncat notes\n")?;
+    let good = removed.status == Some(0) && removed.output.ends_with("kept\n");
+    let outcome = if good { Ok(()) } else { removed.expect(0, "…kept\n") };
+    strangers.bench.report("rm takes such a name alone away", outcome);
+    let checked = gond(&["check", &name(&strangers.disk)?])?;
+    let outcome = if checked.status == Some(0) {
+        Ok(())
+    } else {
+        checked.expect(0, "…")
+    };
+    strangers.bench.report("check is content with it", outcome);
+    std::fs::remove_file(&strangers.disk)?;
     Ok(())
 }
 
