@@ -64,6 +64,18 @@ pub trait Hardware {
     fn wake_processor(&mut self, processor: u32) {
         let _ = processor;
     }
+    /// Whether one instruction gives the unit its initial state ([`Self::vectors_initial`]) on the fast paths, too.
+    fn vectors_are_quick(&self) -> bool;
+    /// There is room for the state of the thread with this index from now on; `None`: there is no memory.
+    fn vectors_make_room(&mut self, thread: u32) -> Option<()>;
+    /// Turns this processor's vector unit on, with the initial state: registers zero, control words as after a reset.
+    fn vectors_initial(&mut self);
+    /// Turns it on, with the state that was saved for a thread.
+    fn vectors_load(&mut self, thread: u32);
+    /// Saves the state in the unit, which is on, as a thread's.
+    fn vectors_save(&mut self, thread: u32);
+    /// Turns the unit off: what is in it cannot be read, and its use is an exception.
+    fn vectors_off(&mut self);
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// Nanoseconds between 1970 and boot.

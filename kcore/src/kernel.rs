@@ -11,6 +11,7 @@ mod places;
 pub(crate) mod processors;
 mod report;
 mod roots;
+mod vectors;
 
 use alloc::{vec, vec::Vec};
 use core::mem::offset_of;
@@ -60,6 +61,8 @@ pub struct Processor {
     payer: Standing,
     /// Until when the time of this processor was charged to shares.
     charged_ns: u64,
+    /// Index of the thread whose state its vector unit holds, or [`NONE`]: the unit is off.
+    unit: u32,
     /// Whether it was told to look for a thread and has not been here since.
     called: bool,
     /// Whether it has started at all.
@@ -120,6 +123,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub const CURRENT: usize = offset_of!(Self, processor) + offset_of!(Processor, current);
     /// Offset of the number of the processor that handles this event.
     pub const HERE: usize = offset_of!(Self, processor) + offset_of!(Processor, number);
+    /// Offset of the index of the thread that uses the vector unit here.
+    pub const UNIT: usize = offset_of!(Self, processor) + offset_of!(Processor, unit);
     /// Offset of the priorities that have a thread waiting here, a bit each.
     pub const OCCUPIED: usize = offset_of!(Self, processor) + offset_of!(Processor, queues) + RunQueues::OCCUPIED;
 
@@ -354,8 +359,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(crate) fn pass_to(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
         let processor = &mut self.processor;
-        let stays = thread.vector_on != NONE && thread.vector_on != processor.number;
-        if processor.current == NONE && !stays && processor.queues.highest() <= Some(thread.standing.level()) {
+        let can_run = thread.can_run_on(processor.number);
+        if processor.current == NONE && can_run && processor.queues.highest() <= Some(thread.standing.level()) {
             if thread.standing.payer() != processor.payer && !self.stands_ahead(index) {
                 return;
             }

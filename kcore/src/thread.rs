@@ -4,6 +4,7 @@
 //! a [`Context`] into which the processor itself pushes when user code is interrupted.
 
 mod context;
+mod vectors;
 
 use alloc::vec::Vec;
 use core::{fmt, mem::offset_of, ops::DerefMut};
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub use context::{Context, USER_CODE, USER_DATA, USER_FLAGS};
+pub use vectors::VectorState;
 
 /// Threads that may exist under a server. There are places for as many as there were at once (decision 0103).
 pub const THREADS_MAX: usize = 1 << 14;
@@ -151,8 +153,8 @@ pub struct Thread {
     pub space: SpaceId,
     /// Frames in use.
     pub depth: u32,
-    /// Index of its state of the vector unit, if that is live (see the kernel's `vector`).
-    pub vector_live: u32,
+    /// Its state of the vector unit.
+    pub vectors: VectorState,
     /// Not zero while its messages and protected calls take the slow path: read together with the field above.
     pub slow: u32,
     /// The levels above its own, a bit each: [`more_urgent`]. Only messages ask, and where there are messages all threads are ahead.
@@ -171,8 +173,6 @@ pub struct Thread {
     pub unbegun: bool,
     /// The processor that it runs on, waits for, or ran on last.
     pub processor: u32,
-    /// The processor whose vector unit holds its state, or [`NONE`]. Only there it can go on.
-    pub vector_on: u32,
     /// How it came back.
     pub resumed: Resumed,
     /// Absolute time at which it is woken.
@@ -219,7 +219,13 @@ impl Thread {
     /// Whether it has neither a state of the vector unit nor a reason to be slow, of which ports that are on are one.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
-        self.vector_live | self.slow == 0
+        self.vectors.bits() | self.slow == 0
+    }
+
+    /// Whether it can run on a processor: its state of the vector unit is in no other one's.
+    #[inline(always)]
+    pub fn can_run_on(&self, processor: u32) -> bool {
+        self.vectors.processor().is_none_or(|on| on == processor)
     }
 
     /// The record of a place before its first thread.
@@ -228,7 +234,7 @@ impl Thread {
             context: Context::default(),
             space: SpaceId(0),
             depth: 0,
-            vector_live: 0,
+            vectors: VectorState::UNUSED,
             slow: 0,
             more_urgent: 0,
             state: State::Free,
@@ -238,7 +244,6 @@ impl Thread {
             operation: None,
             unbegun: false,
             processor: 0,
-            vector_on: NONE,
             resumed: Resumed::First,
             deadline: None,
             time_ns: 0,
@@ -363,13 +368,11 @@ impl<R: Row> Threads<R> {
         thread.context.set_arguments(arguments);
         thread.space = space;
         thread.depth = 0;
-        thread.vector_live = 0;
         thread.slow = 0;
         thread.state = State::Suspended;
         thread.set_standing(standing);
         thread.operation = None;
         thread.unbegun = false;
-        thread.vector_on = NONE;
         thread.resumed = Resumed::First;
         thread.deadline = None;
         thread.time_ns = 0;
@@ -380,7 +383,8 @@ impl<R: Row> Threads<R> {
     /// Gives a place back.
     #[inline]
     pub fn remove(&mut self, index: u32) {
-        self.table[index as usize].state = State::Free;
+        let thread = &mut self.table[index as usize];
+        (thread.state, thread.vectors) = (State::Free, VectorState::UNUSED);
         self.free.push(index);
     }
 
@@ -417,6 +421,6 @@ impl State {
 const _: () = assert!(NONE as usize > THREADS_MAX);
 const _: () = assert!(THREADS_MAX.is_power_of_two());
 // One comparison of 64 bits looks at both.
-const _: () = assert!(offset_of!(Thread, vector_live) % 8 == 0);
-const _: () = assert!(offset_of!(Thread, slow) == offset_of!(Thread, vector_live) + 4);
+const _: () = assert!(offset_of!(Thread, vectors) % 8 == 0);
+const _: () = assert!(offset_of!(Thread, slow) == offset_of!(Thread, vectors) + 4);
 const _: () = assert!(size_of::<Context>() == 176);

@@ -53,6 +53,7 @@ fn random_operations_do_what_the_model_says() {
         let count = 2 + random.below(5);
         let mut driver = Driver::new(count, if seed % 2 == 0 { Way::General } else { Way::FastFirst });
         let mut model = Model::new(&driver.ids());
+        driver.kernel.hardware.has_quick_vectors = seed % 5 > 0;
         for step in 0..400 {
             let context = format!("seed {seed}, step {step}");
             let me = driver.next();
@@ -74,6 +75,9 @@ fn random_operations_do_what_the_model_says() {
                 continue;
             };
             assert_eq!(model.turn(me), driver.result(), "{context}: thread {me:#x}");
+            if seed % 3 > 0 {
+                driver.use_vectors(&mut random, &context);
+            }
             let ids = driver.ids();
             let arguments = operation(&mut random, &ids, me);
             let words = std::array::from_fn(|_| random.next());

@@ -19,7 +19,7 @@ use kcore::{
     bare::Bare,
     event::{Access, Event, Outcome},
     space::Tags,
-    thread::{Context, Resumed, State},
+    thread::{Context, Resumed, State, VectorState},
 };
 
 const FRAMES: u32 = 600;
@@ -286,11 +286,11 @@ fn registers_pass_by_the_message_buffer() {
         .expect("it receives again");
     assert_eq!(rig.call(thread, Call::Ipc, &operation.arguments), Answer::Waits);
     rig.pass(boss, &given);
-    rig.kernel.vectors_loaded(thread.index() as u32);
+    rig.kernel.threads_mut().get_mut(thread).vectors = VectorState::SAVED;
     assert_eq!(exchange(&mut rig, EXCHANGE_WRITE), THREAD_RECEIVING);
     assert_eq!(exchange(&mut rig, 0), THREAD_READY);
     assert_eq!(rig.context(thread).rip, given.rip);
-    assert_eq!(rig.kernel.threads().get(thread).vector_live, 0);
+    assert_eq!(rig.kernel.threads().get(thread).vectors, VectorState::INITIAL);
     assert_eq!(rig.send(thread, boss, tag(9, 4, 0), [1; 4]), Answer::Waits);
     assert_eq!(exchange(&mut rig, EXCHANGE_STOP | EXCHANGE_START), THREAD_SENDING);
     // One in trouble waits on with them.

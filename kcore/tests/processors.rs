@@ -109,32 +109,23 @@ fn who_finds_nothing_of_his_own_takes_from_others_but_not_what_is_bound() {
     let threads: Vec<ThreadId> = (0..4).map(|_| spawn(&mut kernel, space, 3)).collect();
     run(&mut kernel, 0);
     run(&mut kernel, 1);
-    let ready: Vec<usize> = threads
-        .iter()
-        .map(|thread| thread.index())
-        .filter(|&index| kernel.threads().table[index].state == State::Ready)
-        .collect();
-    // Both wait for processor 1 after its own thread has ended; the vector unit there holds one's state.
-    let mine = ready
-        .iter()
-        .copied()
-        .find(|&index| kernel.threads().table[index].processor == 1)
-        .expect("one waits there");
-    kernel.threads_mut().table[mine].vector_on = 1;
+    // Its vector registers are in the unit of processor 1, where another thread follows.
+    let mine = kernel.current().expect("one runs");
+    kernel.vectors_begin().expect("room");
+    kernel.yield_current();
+    let other = run(&mut kernel, 1).expect("another waits there");
     on(&mut kernel, 0);
     kernel.park(Key::Nothing, None, None);
-    let taken = run(&mut kernel, 0).expect("the one that waits here").index();
-    assert_ne!(taken, mine);
+    let taken = run(&mut kernel, 0).expect("the one that waits here");
+    assert!(threads.contains(&taken) && taken.index() != mine as usize);
     kernel.park(Key::Nothing, None, None);
     assert_eq!(run(&mut kernel, 0), None, "the other one is bound");
     // Its state is saved: an idle processor is called for it.
     kernel.hardware.asked.clear();
     on(&mut kernel, 1);
-    kernel.unbind(mine as u32);
+    kernel.vectors_follow(other.index() as u32);
     assert_eq!(kernel.hardware.asked, [Asked::Wake(0)]);
-    kernel.unbind(mine as u32);
-    assert_eq!(kernel.hardware.asked, [Asked::Wake(0)], "it is called once");
-    assert_eq!(run(&mut kernel, 0).map(ThreadId::index), Some(mine));
+    assert_eq!(run(&mut kernel, 0).map(ThreadId::index), Some(mine as usize));
 }
 
 #[test]

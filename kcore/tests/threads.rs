@@ -9,7 +9,7 @@ use kcore::{
     machine::Stacks,
     scheduler::Standing,
     space::Tags,
-    thread::{Operation, Resumed, State, THREADS_MAX},
+    thread::{Operation, Resumed, State, THREADS_MAX, VectorState},
     wait::Key,
 };
 
@@ -91,7 +91,7 @@ fn a_yield_in_one_step_is_a_yield() {
 fn a_yield_is_plain_only_between_threads_that_need_nothing_set_up() {
     type Change = fn(&mut kcore::thread::Thread);
     let changes: [Change; 3] = [
-        |thread| thread.vector_live = 1,
+        |thread| thread.vectors = VectorState::INITIAL,
         |thread| thread.slow = 1,
         |thread| {
             thread.operation = Some(Operation {
@@ -277,12 +277,9 @@ fn the_fast_path_declines_what_it_cannot_finish() {
     let mut kernel = portal_kernel();
     let entry = 0x1_0000_0000 + 64;
     assert!(kernel.portal_return().is_none(), "not inside a call");
-    kernel.threads_mut().table[0].vector_live = 1;
-    assert!(
-        kernel.portal_call(entry, 1, 1, 2).is_none(),
-        "a live vector state is dropped by the slow path"
-    );
-    kernel.threads_mut().table[0].vector_live = 0;
+    kernel.threads_mut().table[0].slow = 1;
+    assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "a reason to be slow");
+    kernel.threads_mut().table[0].slow = 0;
     assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
     kernel.portal_forget();
     assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "forgotten");
@@ -316,15 +313,18 @@ fn a_general_return_sets_the_processor_up_even_in_the_same_space() {
     kernel.portal_add_stack(space, 0x7f00_0020_0000);
     kernel.schedule();
     kernel.enter_space(space);
-    kernel.threads_mut().get_mut(thread).vector_live = 1;
+    kernel.vectors_begin().expect("room");
+    kernel.hardware.unit[0] = Some(7);
     kernel
         .portal_enter(thread, space, 0x1_0000_0000, [0; 4], Stacks::Open)
         .expect("a stack");
-    assert_eq!(kernel.threads().get(thread).vector_live, 0);
+    assert_eq!(kernel.threads().get(thread).vectors, VectorState::INITIAL);
     assert!(kernel.stays(), "the same space");
-    kernel.threads_mut().get_mut(thread).vector_live = 1;
+    kernel.vectors_follow(thread.index() as u32);
+    assert_eq!(kernel.hardware.unit[0], Some(0));
+    kernel.hardware.unit[0] = Some(8);
     kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
-    assert_eq!(kernel.threads().get(thread).vector_live, 0);
+    assert_eq!(kernel.threads().get(thread).vectors, VectorState::INITIAL);
     assert!(!kernel.stays(), "the vector unit may hold what the callee left there");
     kernel.enter_space(space);
     assert!(kernel.stays());
@@ -542,17 +542,16 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
         let thread = kernel.threads().get(thread);
         let context = thread.context.whole();
         format!(
-            "{:?} {:?} {} {} {} {:?} {} {:?} {} {} {:?} {:?} {} {}",
+            "{:?} {:?} {} {:?} {} {:?} {} {:?} {} {:?} {:?} {} {}",
             context,
             thread.space,
             thread.depth,
-            thread.vector_live,
+            thread.vectors,
             thread.slow,
             thread.state,
             thread.standing.priority(),
             thread.operation,
             thread.unbegun,
-            thread.vector_on,
             thread.resumed,
             thread.deadline,
             thread.time_ns,
@@ -576,7 +575,7 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
     kernel.hardware.now_ns += 1000;
     kernel.put_off(Some((operation, Resumed::Woken)));
     let thread = kernel.threads_mut().get_mut(first);
-    (thread.vector_on, thread.vector_live, thread.slow) = (0, 1, 1);
+    (thread.vectors, thread.slow) = (VectorState::loaded(0), 1);
     thread.context.rbx = 77;
     kernel.thread_destroy(first);
     let second = make(&mut kernel).expect("a thread");

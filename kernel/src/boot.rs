@@ -59,7 +59,7 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
     };
     let supervisor = S::start(&mut platform, start).unwrap_or_else(|why| give_up(&why));
     domains::fill_kernel_page::<S>();
-    let vectors = Vectors::new(<S::Half as Half>::THREADS_MAX);
+    platform.kernel.hardware.vectors = Vectors::new(<S::Half as Half>::THREADS_MAX);
     let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
     if information.processors.unused > 0 {
         log!("{} processors are not used", information.processors.unused);
@@ -70,14 +70,14 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
         tell_start(&mut platform);
     }
     arch::enable_serial();
-    run(platform, supervisor, vectors)
+    run(platform, supervisor)
 }
 
 /// Puts the parts behind the lock, and leaves for the first event. Not inlined: the large values that are moved here would be
 /// on the stack while the store is mounted, too.
 #[inline(never)]
-fn run<S: Supervisor>(platform: Platform<S::Half>, supervisor: S, vectors: Vectors) -> ! {
-    let mut system = System::new(platform, supervisor, vectors);
+fn run<S: Supervisor>(platform: Platform<S::Half>, supervisor: S) -> ! {
+    let mut system = System::new(platform, supervisor);
     system.poll_when_due();
     S::system().fill(system);
     let (used, all) = arch::stack_used();

@@ -334,7 +334,7 @@ impl<S: Supervisor> System<S> {
         let index = self.current();
         let thread = self.platform.kernel.thread(index);
         let (id, error) = (thread.id, thread.context.error);
-        if vector == VECTOR_NO_UNIT && self.load_vectors(index).is_some() {
+        if vector == VECTOR_NO_UNIT && self.platform.kernel.vectors_begin().is_some() {
             return Outcome::Resume;
         }
         if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
@@ -348,15 +348,6 @@ impl<S: Supervisor> System<S> {
         }
         self.settle(index, outcome, None);
         Outcome::Gone
-    }
-
-    /// The running thread uses the vector unit, which was off. `None`: there is no memory for its state, and the use is an exception.
-    pub fn load_vectors(&mut self, index: u32) -> Option<()> {
-        let kernel = &mut self.platform.kernel;
-        let is_live = kernel.thread(index).vector_live != 0;
-        self.vectors.load(kernel.here(), index, is_live)?;
-        kernel.vectors_loaded(index);
-        Some(())
     }
 }
 

@@ -282,7 +282,7 @@ fn trap(mut system: Guard<'_, System<Outside>>, context: *const Context, vector:
     if vector < 32
         && let Some(index) = system.platform.kernel.current()
     {
-        if vector == event::VECTOR_NO_UNIT && system.load_vectors(index).is_some() {
+        if vector == event::VECTOR_NO_UNIT && system.platform.kernel.vectors_begin().is_some() {
             return context;
         }
         let thread = system.platform.kernel.thread(index);

@@ -18,7 +18,7 @@ use rand_chacha::{
 };
 
 use crate::{
-    arch,
+    arch::{self, Vectors},
     console::Line,
     log::Log,
     mem::{heap, row::Row},
@@ -41,6 +41,8 @@ pub struct Pc {
     fixed_frames: u64,
     /// The value of the exit device, once somebody asked to stop.
     pub stop: Option<u8>,
+    /// States of the vector unit.
+    pub vectors: Vectors,
 }
 
 impl Pc {
@@ -55,6 +57,7 @@ impl Pc {
             boot,
             fixed_frames,
             stop: None,
+            vectors: Vectors::default(),
         }
     }
 
@@ -154,6 +157,30 @@ impl Hardware for Pc {
 
     fn wake_processor(&mut self, processor: u32) {
         arch::wake_processor(processor);
+    }
+
+    fn vectors_are_quick(&self) -> bool {
+        Vectors::are_quick()
+    }
+
+    fn vectors_make_room(&mut self, thread: u32) -> Option<()> {
+        self.vectors.make_room(thread)
+    }
+
+    fn vectors_initial(&mut self) {
+        Vectors::initial();
+    }
+
+    fn vectors_load(&mut self, thread: u32) {
+        self.vectors.load(thread);
+    }
+
+    fn vectors_save(&mut self, thread: u32) {
+        self.vectors.save(thread);
+    }
+
+    fn vectors_off(&mut self) {
+        Vectors::off();
     }
 
     fn now_ns(&self) -> u64 {

@@ -11,7 +11,7 @@ use sasos::{Event, Outcome};
 use store::world::{Disk, DiskError, Frame, Pages, QueueFull, Random, Request};
 
 use crate::{
-    arch::{self, Interrupt, Vectors},
+    arch::{self, Interrupt},
     debugger::Debugger,
     disk::VirtioDisk,
     log,
@@ -116,8 +116,6 @@ pub struct System<S: Supervisor> {
     pub platform: Platform<S::Half>,
     /// The supervisor that answers.
     pub supervisor: S,
-    /// States of the vector unit.
-    pub vectors: Vectors,
     debugger: Debugger,
     next_poll_ns: u64,
     /// Events since the last check, where assertions are on.
@@ -155,11 +153,10 @@ impl<S: Supervisor> Shared for System<S> {
 
 impl<S: Supervisor> System<S> {
     /// The system, ready for its first thread.
-    pub fn new(platform: Platform<S::Half>, supervisor: S, vectors: Vectors) -> Self {
+    pub fn new(platform: Platform<S::Half>, supervisor: S) -> Self {
         Self {
             platform,
             supervisor,
-            vectors,
             debugger: Debugger::new(),
             next_poll_ns: 0,
             unchecked: 0,
@@ -392,17 +389,8 @@ impl<S: Supervisor> System<S> {
     fn prepare(&mut self, index: u32) -> *const Context {
         let kernel = &mut self.platform.kernel;
         let here = kernel.here();
-        let left = self.vectors.before(here, index, |owner| {
-            let owner = kernel.thread(owner);
-            owner.vector_live != 0 && owner.vector_on == here
-        });
-        if let Some(owner) = left
-            && kernel.thread(owner).vector_on == here
-        {
-            kernel.unbind(owner);
-        }
-        let thread = kernel.thread(index);
-        let space = thread.space;
+        kernel.vectors_follow(index);
+        let space = kernel.thread(index).space;
         if self.ports_of[here as usize % PROCESSORS_MAX].0 == SpaceId::NONE {
             self.platform.kernel.without_ports(index);
         } else {

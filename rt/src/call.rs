@@ -36,7 +36,7 @@ use abi::{
 
 use crate::object;
 
-pub use crt0::{Answer, ticks};
+pub use crt0::{Answer, ticks, use_vectors};
 
 /// Any system call with any arguments, as the table says it.
 ///

@@ -136,6 +136,12 @@ pub static ROWS: &[Measurement] = &[
         "the same while 3,000 objects are touched for the first time",
         longest,
     ),
+    // Behind all others of which it might cost some: the thread has vector registers from now on.
+    row(
+        "pdx-vector",
+        "a protected call and its return; caller and callee use vector registers each time",
+        pdx_vector,
+    ),
     row(WAITS, "putting one changed page on stable storage", page_flush),
 ];
 
@@ -177,12 +183,39 @@ fn nothing(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
     (w0, 0)
 }
 
+pdx_entry!(pub vector_entry, vector);
+
+fn vector(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    call::use_vectors();
+    (w0, 0)
+}
+
 /// Calls a procedure of this very image in a domain that holds the image and, by `domain`, more.
 fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
+    protected_calls(name, nothing_entry(), |entry, index| {
+        pdx::call(entry, domain, [index, 0, 0, 0])?;
+        Ok(())
+    })
+}
+
+/// The same with vector registers.
+fn pdx_vector(name: &'static str) -> Result<Samples> {
+    protected_calls(name, vector_entry(), |entry, index| {
+        call::use_vectors();
+        pdx::call(entry, Domain::Empty, [index, 0, 0, 0])?;
+        Ok(())
+    })
+}
+
+/// Registers a procedure of this very image, and measures batches of what `work` does with it.
+fn protected_calls(
+    name: &'static str,
+    entry: pdx::Entry,
+    work: impl Fn(pdx::Entry, u64) -> Result<()>,
+) -> Result<Samples> {
     const BATCH: u64 = 100;
     let image = pdx::own_image().ok_or(rt::Error::NotAProgram)?.0;
     let callee = pdx::clist_for(&[])?;
-    let entry = nothing_entry();
     let password = pdx::register(image, &callee, &[entry])?;
     let mut own = Clist::create()?;
     own.insert(Capability {
@@ -192,7 +225,7 @@ fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
     call::apd_insert(0, own.object().base())?;
     let samples = Samples::new(name, BATCH).take(SAMPLES, || {
         for index in 0..BATCH {
-            pdx::call(entry, domain, [index, 0, 0, 0])?;
+            work(entry, index)?;
         }
         Ok(())
     });

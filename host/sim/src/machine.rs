@@ -367,6 +367,23 @@ impl Hardware for FakeHardware {
         self.translations.clear();
     }
 
+    fn vectors_are_quick(&self) -> bool {
+        true
+    }
+
+    // Nobody uses the unit.
+    fn vectors_make_room(&mut self, _: u32) -> Option<()> {
+        None
+    }
+
+    fn vectors_initial(&mut self) {}
+
+    fn vectors_load(&mut self, _: u32) {}
+
+    fn vectors_save(&mut self, _: u32) {}
+
+    fn vectors_off(&mut self) {}
+
     fn now_ns(&self) -> u64 {
         self.now_ns
     }

@@ -60,6 +60,17 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if !self.threads.table.iter().enumerate().all(timed) {
             return Err("a deadline without its timer");
         }
+        for (index, thread) in self.threads.table.iter().enumerate() {
+            if let Some(processor) = thread.vectors.processor()
+                && self.part(processor).unit != index as u32
+            {
+                return Err("a thread's vector registers are in a unit that holds another's");
+            }
+            let kept = thread.vectors != thread.vectors.dropped();
+            if thread.state == State::Receiving && thread.ipc.trouble.is_none() && kept {
+                return Err("a thread that waits for a message has vector registers");
+            }
+        }
         if count(State::Running) != running {
             return Err("a thread runs and has no processor");
         }

@@ -117,16 +117,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(crate) fn begin_anew(&mut self, index: u32, context: Context) {
         let thread = &mut self.threads.table[index as usize];
         thread.operation = None;
-        thread.vector_live = 0;
+        thread.vectors = thread.vectors.dropped();
         thread.context = context;
-    }
-
-    /// The vector unit of this processor holds a thread's state from now on.
-    #[inline(always)]
-    pub fn vectors_loaded(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.vector_live = 1;
-        thread.vector_on = self.processor.number;
     }
 
     /// Fills a free frame with zeroes if fewer than `goal` are ready ([`Frames::prepare_one`]).

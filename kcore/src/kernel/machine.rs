@@ -324,7 +324,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         };
         thread.depth += 1;
         thread.space = callee;
-        thread.vector_live = 0;
+        thread.vectors = thread.vectors.dropped();
         thread.context.reset(entry, stack);
         thread.context.set_arguments(arguments);
         Some(())
@@ -345,7 +345,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.spaces.get_mut(callee).give_stack(frame.stack);
         thread.depth -= 1;
         thread.space = frame.space;
-        thread.vector_live = 0;
+        thread.vectors = thread.vectors.dropped();
         thread.context.reset(frame.rip, frame.rsp);
         thread.context.set_results(error, value, value2);
         self.wake(Key::Stack(callee.0), u32::MAX);

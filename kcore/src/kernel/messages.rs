@@ -8,7 +8,7 @@ use abi::nucleus::REGISTER_WORDS;
 use super::Kernel;
 use crate::{
     Frame, Half, Hardware, SpaceId, ThreadId,
-    scheduler::{List, NONE},
+    scheduler::List,
     thread::{Context, State, Thread},
 };
 
@@ -64,7 +64,7 @@ impl Part {
         *trouble = None;
     }
 
-    /// The thread that has waited longest to send to this one, or [`NONE`].
+    /// The thread that has waited longest to send to this one, or [`crate::scheduler::NONE`].
     #[inline(always)]
     pub(crate) fn first_sender(&self) -> u32 {
         self.senders.head
@@ -92,6 +92,8 @@ pub(crate) const PORTS: u32 = 2;
 pub(crate) const WAITS: u32 = 4;
 /// The server looks at its protected calls and returns.
 pub(crate) const INTERCEPTED: u32 = 8;
+/// It uses a vector unit that no single instruction gives its initial state.
+pub(crate) const OLD_UNIT: u32 = 16;
 
 const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
@@ -113,7 +115,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         &mut self.threads.table[index as usize].ipc
     }
 
-    /// The thread behind this one that waits to send to the same one, or [`NONE`].
+    /// The thread behind this one that waits to send to the same one, or [`crate::scheduler::NONE`].
     pub(crate) fn next_sender(&self, sender: u32) -> u32 {
         self.links[sender as usize].next()
     }
@@ -135,6 +137,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         let thread = &mut self.threads.table[me as usize];
         thread.operation = None;
+        if thread.ipc.trouble.is_none() {
+            thread.vectors = thread.vectors.dropped();
+        }
         thread.receive(from, window);
         if let Some(at_ns) = until {
             thread.slow |= WAITS;
@@ -163,8 +168,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Whether a thread that is in no list can run here at once.
     #[inline(always)]
     pub(crate) fn may_run(&self, thread: &Thread) -> bool {
-        let bound = thread.vector_on != NONE && thread.vector_on != self.processor.number;
-        !bound && !self.processor.queues.any_of(thread.more_urgent)
+        thread.can_run_on(self.processor.number) && !self.processor.queues.any_of(thread.more_urgent)
     }
 
     /// The running thread has sent, and waits for a message. Somebody else runs next, by [`Kernel::receive_at_once`].
@@ -172,6 +176,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(crate) fn send_at_once(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64) {
         if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
             (thread.context.rip, thread.context.rsp) = (rip, rsp);
+            thread.vectors = thread.vectors.dropped();
             thread.receive(from, window);
         }
     }

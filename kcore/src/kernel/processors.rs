@@ -34,6 +34,7 @@ impl Processor {
             slice_ns: 0,
             payer: ROOT,
             charged_ns: 0,
+            unit: NONE,
             called: false,
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
@@ -171,8 +172,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The processor at which a ready thread should wait.
     pub(super) fn place(&self, index: u32) -> u32 {
         let thread = &self.threads.table[index as usize];
-        if thread.vector_on != NONE {
-            return thread.vector_on;
+        if let Some(number) = thread.vectors.processor() {
+            return number;
         }
         let last = self.part(thread.processor);
         if last.is_idle() {
@@ -248,10 +249,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     fn steal(&mut self, above: Option<u8>) -> Option<u32> {
         let here = self.processor.number;
         let table = &self.threads.table;
-        let fits = |thread: u32| {
-            let on = table[thread as usize].vector_on;
-            on == NONE || on == here
-        };
+        let fits = |thread: u32| table[thread as usize].can_run_on(here);
         let mut best: Option<(u32, u8, u32)> = None;
         for part in self.others.iter().filter(|part| part.number != here) {
             if part.queues.count() > 0
@@ -266,11 +264,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(thread)
     }
 
-    /// The state that kept a thread on this processor is saved: if it waits, somebody idle may take it.
-    pub fn unbind(&mut self, index: u32) {
-        let thread = &mut self.threads.table[index as usize];
-        thread.vector_on = NONE;
-        if thread.state != State::Ready || !self.has_others() {
+    /// Nothing keeps a thread on this processor any more: if it waits, somebody idle may take it.
+    pub(super) fn unbind(&mut self, index: u32) {
+        if self.threads.table[index as usize].state != State::Ready || !self.has_others() {
             return;
         }
         let idle = self.others_where(|part| part.is_idle() && !part.called);

@@ -18,7 +18,7 @@ use crate::{
     paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
     scheduler::{LEVELS, NONE},
     space::Space,
-    thread::{Name, State, Thread},
+    thread::{Name, State, Thread, VectorState},
 };
 
 /// Places of a frame that are shown at most.
@@ -109,7 +109,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         writeln!(
             out,
             "vector unit {}; inside {} portal calls, in space {}",
-            if thread.vector_live == 0 { "unused" } else { "in use" },
+            if thread.vectors == VectorState::UNUSED {
+                "unused"
+            } else {
+                "in use"
+            },
             thread.depth,
             thread.space.0
         )?;

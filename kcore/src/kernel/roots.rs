@@ -18,7 +18,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline(always)]
     pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
         let thread = self.threads.table.get_mut(self.processor.current as usize)?;
-        if thread.vector_live | thread.slow != 0 {
+        if thread.slow != 0 {
             return None;
         }
         let callee = self.portals.find(thread.space, entry, pd)?;
@@ -34,6 +34,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.depth += 1;
         thread.space = callee;
         let load = space.load();
+        self.cross_vectors();
         self.load(callee, load);
         Some(Crossing { rip: entry, rsp: stack })
     }
@@ -43,7 +44,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn portal_return(&mut self) -> Option<Crossing> {
         let thread = self.threads.table.get_mut(self.processor.current as usize)?;
         let callee = self.spaces.find_mut(thread.space)?;
-        if thread.vector_live | thread.slow | callee.stacks_wanted() != 0 {
+        if thread.slow | callee.stacks_wanted() != 0 {
             return None;
         }
         let depth = thread.depth.wrapping_sub(1);
@@ -53,6 +54,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.depth = depth;
         thread.space = caller;
         let load = self.spaces.find_mut(caller)?.load();
+        self.cross_vectors();
         self.load(caller, load);
         Some(Crossing { rip, rsp })
     }

@@ -1,6 +1,7 @@
 //! A machine made of a vector: what kernel logic stands on in these tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kcore::{
@@ -36,6 +37,12 @@ pub struct Fake {
     pub loaded: [Option<Frame>; PROCESSORS_MAX],
     /// Interrupts that are masked, a bit each.
     pub masked: u32,
+    /// What each processor's vector unit holds, where it is on. Zero is the initial state.
+    pub unit: [Option<u64>; PROCESSORS_MAX],
+    /// The states that were saved.
+    saved: BTreeMap<u32, u64>,
+    /// See [`Hardware::vectors_are_quick`].
+    pub has_quick_vectors: bool,
     /// How the machine was stopped.
     pub stopped: Option<u8>,
     /// The log.
@@ -71,6 +78,9 @@ impl Fake {
             here: 0,
             loaded: [None; PROCESSORS_MAX],
             masked: u32::MAX,
+            unit: [None; PROCESSORS_MAX],
+            saved: BTreeMap::new(),
+            has_quick_vectors: true,
             stopped: None,
             logged: String::new(),
             stirred: Vec::new(),
@@ -230,6 +240,33 @@ impl Hardware for Fake {
 
     fn wake_processor(&mut self, processor: u32) {
         self.asked.push(Asked::Wake(processor));
+    }
+
+    fn vectors_are_quick(&self) -> bool {
+        self.has_quick_vectors
+    }
+
+    fn vectors_make_room(&mut self, thread: u32) -> Option<()> {
+        // What the last thread in this place had.
+        self.saved.entry(thread).or_insert(u64::MAX);
+        Some(())
+    }
+
+    fn vectors_initial(&mut self) {
+        self.unit[self.here as usize] = Some(0);
+    }
+
+    fn vectors_load(&mut self, thread: u32) {
+        self.unit[self.here as usize] = Some(self.saved[&thread]);
+    }
+
+    fn vectors_save(&mut self, thread: u32) {
+        let state = self.unit[self.here as usize].expect("the unit is on");
+        self.saved.insert(thread, state);
+    }
+
+    fn vectors_off(&mut self) {
+        self.unit[self.here as usize] = None;
     }
 
     fn now_ns(&self) -> u64 {

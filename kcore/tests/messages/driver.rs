@@ -1,5 +1,7 @@
 //! The kernel binary's work around the operation: registers in, outcome settled, the next thread.
 
+use std::collections::BTreeMap;
+
 use abi::nucleus::Call;
 use kcore::{
     Kernel, Machine, SpaceId, ThreadId,
@@ -9,7 +11,7 @@ use kcore::{
     thread::{Operation, Resumed, State},
 };
 
-use crate::fake::{Fake, bare};
+use crate::fake::{Fake, Random, bare};
 
 /// Which way operations take.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Driver {
     pub redone: Vec<u64>,
     /// Messages that were found received.
     pub delivered: u32,
+    /// The vector registers of the threads that use the unit.
+    vectors: BTreeMap<u64, u64>,
 }
 
 impl Driver {
@@ -54,6 +58,7 @@ impl Driver {
             fast: 0,
             redone: Vec::new(),
             delivered: 0,
+            vectors: BTreeMap::new(),
         };
         for _ in 0..threads {
             driver.add();
@@ -96,7 +101,9 @@ impl Driver {
             let index = self.kernel.schedule()?;
             let thread = &mut self.kernel.threads_mut().table[index as usize];
             let Some(operation) = thread.operation.take() else {
-                return Some(thread.id.0);
+                let id = thread.id.0;
+                self.kernel.vectors_follow(index);
+                return Some(id);
             };
             let event = Event::Call {
                 thread: thread.id,
@@ -124,6 +131,9 @@ impl Driver {
             context.reset(to.rip, to.rsp);
             context.set_results(0, arguments[2], to.sender);
             [context.r12, context.r13, context.r14, context.r15] = words;
+            self.note_waits();
+            // The receiver goes on at once.
+            self.see_vectors("a message on the fast path");
             return;
         }
         let thread = &mut self.kernel.threads_mut().table[index as usize];
@@ -141,7 +151,46 @@ impl Driver {
         self.settle(outcome);
     }
 
+    /// The running thread sees its own vector registers, or the unit is off. (How one that has waited for a message sees the initial
+    /// state: [`Self::note_waits`].)
+    fn see_vectors(&self, context: &str) -> u64 {
+        let me = self.kernel.current_thread().expect("a running thread").id.0;
+        let expected = self.vectors.get(&me).copied();
+        assert_eq!(self.kernel.hardware.unit[0], expected, "{context}: thread {me:#x}");
+        me
+    }
+
+    /// It sees that, and may use the unit.
+    pub fn use_vectors(&mut self, random: &mut Random, context: &str) {
+        let me = self.see_vectors(context);
+        if random.below(3) > 0 {
+            return;
+        }
+        if self.kernel.hardware.unit[0].is_none() {
+            self.kernel.vectors_begin().expect("room");
+            assert_eq!(
+                self.kernel.hardware.unit[0],
+                Some(0),
+                "{context}: thread {me:#x} begins"
+            );
+        }
+        let state = random.next();
+        self.kernel.hardware.unit[0] = Some(state);
+        self.vectors.insert(me, state);
+    }
+
+    /// A thread that waits for a message keeps no vector registers.
+    fn note_waits(&mut self) {
+        for (id, state) in &mut self.vectors {
+            let thread = self.kernel.threads().find(ThreadId(*id));
+            if thread.is_some_and(|index| self.kernel.thread(index).state == State::Receiving) {
+                *state = 0;
+            }
+        }
+    }
+
     fn settle(&mut self, outcome: Outcome) {
+        self.note_waits();
         let Some(thread) = self.kernel.current_thread_mut() else {
             return;
         };
@@ -194,8 +243,8 @@ impl Driver {
         self.ids.iter().map(thread).collect()
     }
 
-    pub fn check(&self, context: &str) {
-        if let Err(what) = self.kernel.check_messages() {
+    pub fn check(&mut self, context: &str) {
+        if let Err(what) = self.kernel.check() {
             panic!("{context}: {what}");
         }
     }

@@ -8,7 +8,7 @@ mod arch;
 
 use abi::{Error, error::Result};
 
-pub use arch::{fault, is_relative, system_call, ticks};
+pub use arch::{fault, is_relative, system_call, ticks, use_vectors};
 
 /// The registers that come back from the kernel.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -19,7 +19,7 @@ use abi::{
 };
 use memory::Window;
 
-pub use crt0::{Answer, ticks};
+pub use crt0::{Answer, ticks, use_vectors};
 
 /// Any call with any arguments, as the table says it.
 ///

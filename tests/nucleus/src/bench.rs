@@ -81,7 +81,9 @@ type Row = (&'static str, fn(&Setting) -> Outcome<Samples>);
 
 /// All rows.
 const ROWS: &[Row] = &[
-    ("ipc-round-trip", round_trip),
+    ("ipc-round-trip", |setting| round_trip(setting, 0, Uses::Never)),
+    ("ipc-after-vector", |setting| round_trip(setting, 0, Uses::Once)),
+    ("ipc-vector", |setting| round_trip(setting, 1, Uses::EachTime)),
     ("ipc-same-space", same_space),
     ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
     ("pager-round-trip-of-slot", |setting| {
@@ -129,22 +131,64 @@ fn rate() -> u64 {
 }
 
 nucleus::thread_entry!(server_entry, server);
-/// Answers with what it gets.
-fn server(_: u64) {
+/// Answers with what it gets. `vectors`: it uses the vector unit each time.
+fn server(vectors: u64) {
     let mut next = message::receive();
     while let Ok(got) = next {
+        if vectors != 0 {
+            call::use_vectors();
+        }
         next = message::reply_and_wait(got.sender, got.tag, got.words);
     }
 }
 
-fn round_trip(setting: &Setting) -> Outcome<Samples> {
+/// When a thread uses the vector unit.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Uses {
+    Never,
+    Once,
+    EachTime,
+}
+
+nucleus::thread_entry!(client_entry, client);
+/// Calls the thread whose identifier it is sent a hundred times, again and again, and answers with the ticks that it took. The label is how
+/// it uses the vector unit meanwhile: as in [`Uses`].
+fn client(_: u64) {
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        if got.label() == Uses::Once as u64 {
+            call::use_vectors();
+        }
+        let before = call::ticks();
+        for _ in 0..CALLS {
+            if got.label() == Uses::EachTime as u64 {
+                call::use_vectors();
+            }
+            if message::call(got.words[0], tag(0, 4, 0), [1, 2, 3, 4]).is_err() {
+                return;
+            }
+        }
+        let passed = call::ticks() - before;
+        next = message::reply_and_wait(got.sender, tag(0, 1, 0), [passed, 0, 0, 0]);
+    }
+}
+
+/// Calls of a sample.
+const CALLS: u64 = 100;
+
+/// A message and its answer. The client is a thread for this row, so that no other one meets its vector registers.
+fn round_trip(setting: &Setting, server_vectors: u64, uses: Uses) -> Outcome<Samples> {
     let mut world = World::new(setting, 0, 0)?;
-    let server = world.start(server_entry(), 0)?;
-    message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
-    let samples = sample(100, || {
-        message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
-        Ok(())
-    })?;
+    let server = world.start(server_entry(), server_vectors)?;
+    let client = start(client_entry(), 0, 3)?;
+    let mut samples = Samples::new(CALLS);
+    for round in 0..SAMPLES + 2 {
+        let got = message::call(client, tag(uses as u64, 1, 0), [server, 0, 0, 0])?;
+        if round >= 2 {
+            samples.add(got.words[0]);
+        }
+    }
+    call::thread_delete(client)?;
     world.end()?;
     Ok(samples)
 }

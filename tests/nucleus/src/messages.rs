@@ -24,6 +24,7 @@ pub const CASES: &[Case] = &[
     case("messages/stale-identifiers", stale),
     case("messages/deleted-partner", deleted_partner),
     case("messages/bad-arguments", bad_arguments),
+    case("messages/vectors", vectors),
 ];
 
 /// Bytes of a stack.
@@ -66,6 +67,74 @@ fn call_and_reply(_: &Setting) -> Outcome {
     let got = message::call(server, tag(0, 1, 0), [1, 2, 3, 4])?;
     ensure!(got.words[0] == 2, "{got:x?}");
     message::send(server, tag(9, 0, 0), [0; 4])?;
+    Ok(())
+}
+
+/// The label that ends a server.
+const END: u64 = 9;
+/// The label on which [`dirty`] leaves its vector registers alone.
+const CLEAN: u64 = 2;
+
+nucleus::thread_entry!(dirty_entry, dirty);
+/// Answers each message with whether it found others' vector registers; then it fills them.
+fn dirty(_: u64) {
+    const OWN: u64 = 0x0123_4567_89ab_cdef;
+    let mut next = message::receive();
+    while let Ok(got) = next {
+        let mut foreign = false;
+        match got.label() {
+            END => return,
+            CLEAN => {}
+            _ => {
+                foreign = !arch::has_own_vectors(OWN);
+                arch::fill_vectors(OWN);
+            }
+        }
+        next = message::reply_and_wait(got.sender, got.tag, [foreign.into(), 0, 0, 0]);
+    }
+}
+
+nucleus::thread_entry!(filler_entry, filler);
+/// Fills its vector registers and calls the thread whose identifier it is sent, with its label; answers how often one of both
+/// found others' vector registers.
+fn filler(number: u64) {
+    let Ok(first) = message::receive() else { return };
+    let own = 0xfeed_0000_0000_0001 + number;
+    let mut foreign = 0;
+    for round in 0..200 {
+        // Sometimes it does not use the unit, and sometimes the slow path is taken.
+        if round % 5 > 0 {
+            foreign += u64::from(!arch::has_own_vectors(own));
+            arch::fill_vectors(own);
+        }
+        if round % 7 == 0 && call::yield_now().is_err() {
+            return;
+        }
+        match message::call(first.words[0], tag(first.label(), 1, 0), [0; 4]) {
+            Ok(got) => foreign += got.words[0],
+            Err(_) => return,
+        }
+    }
+    // If nobody hears it, the case fails.
+    let _ = message::send(first.sender, tag(0, 1, 0), [foreign, 0, 0, 0]);
+}
+
+/// Vector registers do not pass with a message, whichever of both threads uses them, and whether another client comes in between.
+fn vectors(_: &Setting) -> Outcome {
+    for label in [1, CLEAN] {
+        let server = start(dirty_entry(), 0, 3)?;
+        let callers = [0, 1, 2].map(|number| start(filler_entry(), number, 3));
+        for &caller in callers.iter().flatten() {
+            message::send(caller, tag(label, 1, 0), [server, 0, 0, 0])?;
+        }
+        let mut foreign = 0;
+        for caller in callers {
+            caller?;
+            foreign += message::receive()?.words[0];
+        }
+        message::send(server, tag(END, 0, 0), [0; 4])?;
+        ensure_eq!(foreign, 0);
+    }
     Ok(())
 }
 

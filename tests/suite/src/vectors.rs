@@ -47,11 +47,14 @@ fn new_threads_begin_clean(_: &Setting) -> Outcome {
         // It may well get the place of the one before.
         ensure_eq!(thread::spawn(residue)?.join_status()?, 0);
     }
+    set_control(INITIAL);
     Ok(())
 }
 
+/// The control word of SSE as a thread begins with it.
+const INITIAL: u32 = 0x1f80;
+
 fn control_words(_: &Setting) -> Outcome {
-    const INITIAL: u32 = 0x1f80;
     const OWN: [u32; 2] = [0x3f80, 0x5f80];
     ensure_eq!(control() & !0x3f, INITIAL);
     let ticks = some_slices()?;

@@ -83,6 +83,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
     ("pdx-merge", None, Some("ipc-futex")),
+    ("pdx-vector", Some(Bound::Instructions(200)), None),
     (
         "thread-create-delete",
         Some(Bound::Instructions(1500)),
@@ -112,6 +113,8 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("longest-first-touches", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
     ("ipc-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
+    ("ipc-after-vector", Some(Bound::Instructions(200)), None),
+    ("ipc-vector", None, None),
     ("pager-round-trip", Some(Bound::Instructions(500)), None),
     ("interrupt-to-thread", Some(Bound::Instructions(400)), None),
     ("map-page", Some(Bound::Instructions(300)), None),

@@ -35,7 +35,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let thread = self.current_thread()?;
         let (sender, space) = (thread.id.0, thread.space);
-        if thread.vector_live | thread.slow != 0 {
+        if thread.slow != 0 {
             return None;
         }
         let part = &thread.ipc;
@@ -45,7 +45,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let receiver = to as u32 & (THREADS_MAX as u32 - 1);
         let other = self.threads().table.get(receiver as usize)?;
         let wait_for = other.ipc.wait_for;
-        if other.id.0 != to || (wait_for != ANYONE && wait_for != sender) || other.vector_live | other.slow != 0 {
+        if other.id.0 != to || (wait_for != ANYONE && wait_for != sender) || other.slow != 0 {
             return None;
         }
         if !self.may_run(other) {
@@ -62,6 +62,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let (context, part) = self.receive_at_once(receiver)?;
         part.awaited = 1;
         let (next_rip, next_rsp) = (context.rip, context.rsp);
+        self.hand_over_vectors(receiver);
         if let Some(load) = load {
             self.load(callee, load);
         }

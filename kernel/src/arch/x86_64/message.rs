@@ -14,12 +14,13 @@ use kcore::{
     messages::Part,
     smp::protocol::TAKEN,
     space::Space,
-    thread::{Context, State, Thread},
+    thread::{Context, State, Thread, VectorState},
 };
 
 use super::{
-    portal::{At, SPACE, VECTOR_LIVE, before_end},
+    portal::{At, SPACE, VECTORS, before_end},
     processor::{KERNEL_STACK, MARK, THREAD_END, USER_RIP, USER_RSP},
+    vector::{ALL_PARTS, INITIAL},
 };
 use crate::{
     bare::{Bare, SYSTEM},
@@ -32,6 +33,7 @@ type Half = <Bare as Supervisor>::Half;
 const THREADS: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::THREADS;
 const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::CURRENT;
 const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::HERE;
+const UNIT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::UNIT;
 const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::OCCUPIED;
 
 /// The end of a thread's context, from the beginning of its place.
@@ -73,9 +75,6 @@ pub unsafe extern "C" fn ipc() {
         "lock cmpxchg dword ptr [rip + {system} + {TURN}], r9d",
         "jne 8f",
         "mov rbx, gs:[{THREAD_END}]",
-        // Live vector registers, or a reason to be slow.
-        "cmp qword ptr [rbx + {VECTOR_LIVE}], 0",
-        "jne 9f",
         "cmp rsi, rdi",
         "je 2f",
         "cmp rsi, -1",
@@ -99,12 +98,15 @@ pub unsafe extern "C" fn ipc() {
         "cmp rax, r9",
         "jne 9f",
         "3:",
-        "cmp qword ptr [rbp + {VECTOR_LIVE}], 0",
-        "jne 9f",
         "mov eax, [rbp + {MORE_URGENT}]",
         "test [rip + {system} + {OCCUPIED}], eax",
         "jne 9f",
+        // Vector registers, or a reason to be slow, of either.
+        "mov rax, [rbx + {VECTORS}]",
+        "or rax, [rbp + {VECTORS}]",
+        "jne 5f",
         // From here on it is certain.
+        "6:",
         "mov [rbx + {RIP}], rcx",
         "mov [rbx + {RSP}], rsp",
         "mov dword ptr [rbx + {STATE}], {RECEIVING}",
@@ -134,6 +136,27 @@ pub unsafe extern "C" fn ipc() {
         "mov r11d, {FLAGS}",
         "swapgs",
         "sysretq",
+        "5:",
+        "shr rax, 32",
+        "jne 9f",
+        // The sender drops what it has. The unit is turned on for a receiver that uses it, else off.
+        "and dword ptr [rbx + {VECTORS}], {DROPPED}",
+        "cmp dword ptr [rbp + {VECTORS}], 0",
+        "je 7f",
+        "clts",
+        "mov eax, {ALL_PARTS}",
+        "xrstor64 [rip + {initial}]",
+        "mov eax, [rip + {system} + {HERE}]",
+        "lea eax, [rax * {LOADED_STEP} + {LOADED}]",
+        "mov [rbp + {VECTORS}], eax",
+        "mov [rip + {system} + {UNIT}], r11d",
+        "jmp 6b",
+        "7:",
+        "mov rax, cr0",
+        "or rax, {TASK_SWITCHED}",
+        "mov cr0, rax",
+        "mov dword ptr [rip + {system} + {UNIT}], -1",
+        "jmp 6b",
         "9:",
         "and dword ptr [rip + {system} + {TURN}], -2",
         "8:",
@@ -152,7 +175,14 @@ pub unsafe extern "C" fn ipc() {
         MARK = const MARK,
         TURN = const At::<Bare>::TURN,
         THREAD_END = const THREAD_END,
-        VECTOR_LIVE = const VECTOR_LIVE,
+        VECTORS = const VECTORS,
+        DROPPED = const VectorState::DROPPED,
+        LOADED = const VectorState::LOADED,
+        LOADED_STEP = const VectorState::LOADED_STEP,
+        UNIT = const UNIT,
+        ALL_PARTS = const ALL_PARTS,
+        initial = sym INITIAL,
+        TASK_SWITCHED = const 8,
         SENDERS = const SENDERS,
         INTERRUPTS = const INTERRUPTS,
         PLACE_MASK = const <Half as kcore::Half>::THREADS_MAX - 1,

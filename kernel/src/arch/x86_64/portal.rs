@@ -20,6 +20,7 @@ use kcore::{
 use super::{
     processor::{MARK, THREAD_END},
     syscall,
+    vector::{ALL_PARTS, INITIAL},
 };
 use crate::{
     mem::lock::Lock,
@@ -48,7 +49,7 @@ pub(super) const fn before_end(field: usize) -> isize {
 
 pub(super) const SPACE: isize = before_end(offset_of!(Thread, space));
 const DEPTH: isize = before_end(offset_of!(Thread, depth));
-pub(super) const VECTOR_LIVE: isize = before_end(offset_of!(Thread, vector_live));
+pub(super) const VECTORS: isize = before_end(offset_of!(Thread, vectors));
 const SLOW: isize = before_end(offset_of!(Thread, slow));
 const FRAMES: isize = before_end(offset_of!(Thread, frames));
 
@@ -62,6 +63,7 @@ const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Wa
 macro_rules! ways {
     ($supervisor:ty, $system:path) => {
         /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
+        #[allow(clippy::too_many_lines, reason = "one stretch of assembly")]
         #[unsafe(naked)]
         pub unsafe extern "C" fn call() {
             naked_asm!(
@@ -71,9 +73,6 @@ macro_rules! ways {
                 "lock cmpxchg dword ptr [rip + {system} + {TURN}], r15d",
                 "jne 8f",
                 "mov r15, gs:[{THREAD_END}]",
-                // Live vector registers, or a reason to be slow.
-                "cmp qword ptr [r15 + {VECTOR_LIVE}], 0",
-                "jne 9f",
                 "mov ebx, [r15 + {SPACE}]",
                 // The way's place: the high byte of a product, as in `Portals`.
                 "lea r14d, [rdi + rbx]",
@@ -98,7 +97,11 @@ macro_rules! ways {
                 "mov r13d, [r14 + {OPEN}]",
                 "sub r13d, 1",
                 "jl 9f",
+                // Vector registers, or a reason to be slow.
+                "cmp qword ptr [r15 + {VECTORS}], 0",
+                "jne 5f",
                 // From here on it is certain.
+                "6:",
                 "mov [r14 + {OPEN}], r13d",
                 "mov r11, [r14 + {STACKS} + r13 * 8]",
                 "shl r12d, {FRAME_SHIFT}",
@@ -122,6 +125,12 @@ macro_rules! ways {
                 "mov r11d, {FLAGS}",
                 "swapgs",
                 "sysretq",
+                "5:",
+                "cmp dword ptr [r15 + {SLOW}], 0",
+                "jne 9f",
+                "mov eax, {ALL_PARTS}",
+                "xrstor64 [rip + {initial}]",
+                "jmp 6b",
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
@@ -133,7 +142,10 @@ macro_rules! ways {
                 MARK = const MARK,
                 TURN = const At::<$supervisor>::TURN,
                 THREAD_END = const THREAD_END,
-                VECTOR_LIVE = const VECTOR_LIVE,
+                VECTORS = const VECTORS,
+                SLOW = const SLOW,
+                ALL_PARTS = const ALL_PARTS,
+                initial = sym INITIAL,
                 SPACE = const SPACE,
                 HASH = const Portals::HASH.cast_signed(),
                 WAY_SHIFT = const WAY_SHIFT,
@@ -176,17 +188,18 @@ macro_rules! ways {
                 "mov ebx, [r15 + {SPACE}]",
                 "imul r14, rbx, {SPACE_BYTES}",
                 "add r14, [rip + {system} + {SPACES}]",
-                "mov eax, [r15 + {SLOW}]",
-                "or eax, [r15 + {VECTOR_LIVE}]",
-                "or eax, [r14 + {STACKS_WANTED}]",
-                "jne 9f",
                 "mov r12d, [r15 + {DEPTH}]",
                 "sub r12d, 1",
                 "jb 9f",
                 "mov r13d, [r14 + {OPEN}]",
                 "cmp r13d, {STACKS_OPEN}",
                 "jae 9f",
+                // Vector registers, a reason to be slow, or somebody who waits for a stack.
+                "mov eax, [r14 + {STACKS_WANTED}]",
+                "or rax, [r15 + {VECTORS}]",
+                "jne 5f",
                 // From here on it is certain.
+                "6:",
                 "mov [r15 + {DEPTH}], r12d",
                 "shl r12d, {FRAME_SHIFT}",
                 "add r12, r15",
@@ -208,6 +221,13 @@ macro_rules! ways {
                 "mov r11d, {FLAGS}",
                 "swapgs",
                 "sysretq",
+                "5:",
+                "mov eax, [r14 + {STACKS_WANTED}]",
+                "or eax, [r15 + {SLOW}]",
+                "jne 9f",
+                "mov eax, {ALL_PARTS}",
+                "xrstor64 [rip + {initial}]",
+                "jmp 6b",
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
@@ -223,7 +243,9 @@ macro_rules! ways {
                 SPACE_BYTES = const size_of::<Space>(),
                 SPACES = const At::<$supervisor>::SPACES,
                 SLOW = const SLOW,
-                VECTOR_LIVE = const VECTOR_LIVE,
+                VECTORS = const VECTORS,
+                ALL_PARTS = const ALL_PARTS,
+                initial = sym INITIAL,
                 STACKS_WANTED = const Space::STACKS_WANTED,
                 DEPTH = const DEPTH,
                 OPEN = const Space::OPEN,

@@ -1,12 +1,7 @@
-//! Registers of x87, SSE and AVX, a state a thread.
+//! Registers of x87, SSE and AVX: the instructions for [`kcore`]'s rules (`kernel/vectors.rs` there, decision 0138).
 //!
-//! The unit is off (CR0.TS) until a thread uses it. Then the thread's state is loaded, or a fresh
-//! one, and it is saved when another thread comes. A protected call declares these registers
-//! clobbered: crossing a domain with a live state drops it and turns the unit off again, so nothing
-//! leaks to the callee and nothing is saved.
-//!
-//! Each processor has a unit. A thread whose state is in one (`Thread::vector_on`) goes on nowhere else until it is saved, which
-//! happens when that processor runs somebody else. So no processor must ask another for a state.
+//! The unit is off by CR0.TS: its use is an exception. The initial state is loaded by `xrstor` from an image in which no part is
+//! given, so that the processor initialises all of them: registers zero, x87 control word 0x37f. MXCSR is read from the image in any case.
 
 use alloc::vec::Vec;
 use core::{
@@ -14,19 +9,27 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use kcore::smp::PROCESSORS_MAX;
 use store::containers::{Boxed, boxed};
 
 /// A state in memory: x87, SSE and AVX fit.
 #[repr(C, align(64))]
 struct Area([u8; 1024]);
 
-/// The states of all threads.
+/// The initial state, for `xrstor` and `fxrstor`: control words with all exceptions masked, nearest rounding; no part is given.
+pub static INITIAL: Initial = Initial(Area::INITIAL);
+
+/// A state that never changes.
+#[repr(C, align(64))]
+pub struct Initial(Area);
+
+/// The states of threads that are in no unit.
+#[derive(Default)]
 pub struct Vectors {
-    /// The thread whose state each processor's unit holds.
-    loaded: [Option<u32>; PROCESSORS_MAX],
     areas: Vec<Option<Boxed<Area>>>,
 }
+
+/// The parts that the fast paths initialise: all that [`enable`] enables. A part that is not enabled is left out by the processor.
+pub const ALL_PARTS: u32 = 7;
 
 /// Which parts are enabled (XCR0), or zero without XSAVE. The same on all processors.
 static PARTS: AtomicU64 = AtomicU64::new(0);
@@ -59,77 +62,85 @@ pub fn enable() {
     PARTS.store(parts, Relaxed);
 }
 
+/// Loads a state into the unit, which is on.
+fn load(area: &Area) {
+    let parts = PARTS.load(Relaxed);
+    let area = area.0.as_ptr();
+    // SAFETY: the unit is on and the area is a valid state: it was saved by a unit like this or is the initial one.
+    unsafe {
+        if parts == 0 {
+            asm!("fxrstor64 [{}]", in(reg) area, options(nostack, readonly));
+        } else {
+            asm!("xrstor64 [{}]", in(reg) area, in("eax") parts as u32, in("edx") 0, options(nostack, readonly));
+        }
+    }
+}
+
 impl Vectors {
     /// No states. This processor's unit is enabled.
     pub fn new(threads: usize) -> Self {
         enable();
         Self {
-            loaded: [None; PROCESSORS_MAX],
             areas: (0..threads).map(|_| None).collect(),
         }
     }
 
-    /// A thread uses this processor's unit and it was off: gives it its state, a fresh one if `live` says that
-    /// it has none. `None`: there is no memory for a state.
-    pub fn load(&mut self, processor: u32, thread: u32, live: bool) -> Option<()> {
-        let area = &mut self.areas[thread as usize];
+    /// Whether the fast paths can initialise the unit: where there is XSAVE.
+    pub fn are_quick() -> bool {
+        PARTS.load(Relaxed) != 0
+    }
+
+    /// See [`kcore::Hardware::vectors_make_room`]. The room stays for the next thread in this place.
+    pub fn make_room(&mut self, thread: u32) -> Option<()> {
+        let area = self.areas.get_mut(thread as usize)?;
         if area.is_none() {
-            *area = Some(boxed(Area::fresh()).ok()?);
+            *area = Some(boxed(Area::INITIAL).ok()?);
         }
-        let area = area.as_mut()?;
-        turn_on();
-        if !live {
-            **area = Area::fresh();
-        }
-        let parts = PARTS.load(Relaxed);
-        // SAFETY: the unit is on and the area is a valid state: it was saved by a unit like this or is the initial one.
-        unsafe {
-            if parts == 0 {
-                asm!("fxrstor64 [{}]", in(reg) area.0.as_ptr(), options(nostack));
-            } else {
-                asm!("xrstor64 [{}]", in(reg) area.0.as_ptr(), in("eax") parts as u32, in("edx") 0, options(nostack));
-            }
-        }
-        self.loaded[processor as usize] = Some(thread);
         Some(())
     }
 
-    /// Before a thread runs on this processor: if the unit holds another's state, saves it (`live`: whether that one
-    /// still wants it) and turns the unit off. The same if its own was dropped. Tells whose state is not in
-    /// the unit any more.
+    /// Turns this processor's unit on with the initial state.
     #[inline]
-    pub fn before(&mut self, processor: u32, next: u32, live: impl Fn(u32) -> bool) -> Option<u32> {
-        let owner = self.loaded[processor as usize]?;
-        let wanted = live(owner);
-        if owner == next && wanted {
-            return None;
-        }
-        if wanted && let Some(area) = &mut self.areas[owner as usize] {
-            let parts = PARTS.load(Relaxed);
-            // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.
-            unsafe {
-                if parts == 0 {
-                    asm!("fxsave64 [{}]", in(reg) area.0.as_mut_ptr(), options(nostack));
-                } else {
-                    asm!("xsave64 [{}]", in(reg) area.0.as_mut_ptr(), in("eax") parts as u32, in("edx") 0, options(nostack));
-                }
+    pub fn initial() {
+        turn_on();
+        load(&INITIAL.0);
+    }
+
+    /// Turns it on with a thread's state.
+    pub fn load(&mut self, thread: u32) {
+        turn_on();
+        load(self.areas[thread as usize].as_deref().unwrap_or(&INITIAL.0));
+    }
+
+    /// Saves the state in the unit, which is on.
+    pub fn save(&mut self, thread: u32) {
+        let Some(area) = &mut self.areas[thread as usize] else {
+            return;
+        };
+        let (area, parts) = (area.0.as_mut_ptr(), PARTS.load(Relaxed));
+        // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.
+        unsafe {
+            if parts == 0 {
+                asm!("fxsave64 [{}]", in(reg) area, options(nostack));
+            } else {
+                asm!("xsave64 [{}]", in(reg) area, in("eax") parts as u32, in("edx") 0, options(nostack));
             }
         }
-        self.loaded[processor as usize] = None;
+    }
+
+    /// Turns it off.
+    pub fn off() {
         turn_off();
-        Some(owner)
     }
 }
 
 impl Area {
-    /// The initial state: control words as the processor starts with, registers zero.
-    fn fresh() -> Self {
+    /// The initial state: control words as the processor starts with, registers zero or not given.
+    const INITIAL: Self = {
         let mut area = Area([0; 1024]);
-        // x87 control word and MXCSR: all exceptions masked, nearest rounding.
-        area.0[0..2].copy_from_slice(&0x037fu16.to_le_bytes());
-        area.0[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
-        // XSAVE header: x87 and SSE parts are given; AVX is initial.
-        area.0[512] = 3;
+        // x87 control word, MXCSR.
+        (area.0[0], area.0[1]) = (0x7f, 0x03);
+        (area.0[24], area.0[25]) = (0x80, 0x1f);
         area
-    }
+    };
 }

@@ -50,6 +50,13 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Uses the vector unit: a register of it is zero from now on.
+#[inline(always)]
+pub fn use_vectors() {
+    // SAFETY: every 64-bit processor has the register, and compiled code knows that it is not kept.
+    unsafe { core::arch::asm!("pxor xmm0, xmm0", out("xmm0") _, options(nomem, nostack, preserves_flags)) };
+}
+
 /// Whether a relocation of this kind is "base of the image plus addend" (`R_X86_64_RELATIVE`).
 ///
 /// Inlined whatever the build optimizes: a call of it might go through a word that is not relocated yet.

@@ -8,6 +8,8 @@
 //! * `exchange(me, thread, what, registers)`: `ThreadExchange`.
 //! * `read_port(port)`, `write_port(port, value)`: I/O ports; `AllPorts`: the same for the crate `drivers`.
 //! * `registers(address, bytes) -> Window`: device registers.
+//! * `fill_vectors(pattern)`, `has_own_vectors(pattern) -> bool`: sets all vector registers and their control words; tells whether they
+//!   are those, or initial.
 
 use nucleus::call::{self, ThreadEntry};
 
@@ -15,7 +17,9 @@ use nucleus::call::{self, ThreadEntry};
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{AllPorts, CRIMES, crime, exchange, move_on, read_port, registers, write_port};
+pub use x86_64::{
+    AllPorts, CRIMES, crime, exchange, fill_vectors, has_own_vectors, move_on, read_port, registers, write_port,
+};
 
 /// Any call: for what the kernel makes of bad ones.
 ///

@@ -1,6 +1,6 @@
 //! Exceptions and ports of x86-64. Each exception stands in front of a `nop`-like end to which its handler moves the thread.
 
-use core::arch::asm;
+use core::arch::{asm, x86_64::__cpuid_count};
 
 use abi::{error::Result, nucleus::Registers};
 use drivers::{
@@ -111,4 +111,69 @@ pub fn registers(address: u64, bytes: usize) -> Window {
     // SAFETY: addresses are what a space has them at, and where it has none the thread faults. The cases map
     // only registers there. The card is given no address of memory, so it does nothing to memory.
     unsafe { DirectMap::new(0).window(address, bytes) }
+}
+
+/// What `fxsave` writes, and behind it the upper halves of the registers of AVX.
+#[repr(C, align(64))]
+struct Saved([u64; 96]);
+
+/// Whether the processor and the system offer AVX.
+fn has_upper_halves() -> bool {
+    __cpuid_count(1, 0).ecx & (1 << 27 | 1 << 28) == 1 << 27 | 1 << 28
+}
+
+/// Control words of x87 and SSE that belong to a pattern: they round in its way.
+fn control_words(pattern: u64) -> (u16, u32) {
+    let way = pattern & 3;
+    (0x37f | (way << 10) as u16, 0x1f80 | (way << 13) as u32)
+}
+
+/// Fills all vector registers with a pattern, and sets the control words by it.
+pub fn fill_vectors(pattern: u64) {
+    let (x87, sse) = control_words(pattern);
+    // SAFETY: it changes the vector unit only, which compiled code here does not use; the control words mask all exceptions.
+    unsafe {
+        asm!(
+            "fninit", "fldcw [{x87}]", "ldmxcsr [{sse}]",
+            "movq xmm0, {pattern}",
+            "punpcklqdq xmm0, xmm0",
+            ".irp n,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+            "movdqa xmm\\n, xmm0",
+            ".endr",
+            "test {upper}, {upper}",
+            "jz 2f",
+            ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+            "vinsertf128 ymm\\n, ymm\\n, xmm\\n, 1",
+            ".endr",
+            "2:",
+            x87 = in(reg) &raw const x87, sse = in(reg) &raw const sse, pattern = in(reg) pattern,
+            upper = in(reg) u64::from(has_upper_halves()), options(nostack),
+        );
+    }
+}
+
+/// Whether the vector registers are what [`fill_vectors`] made of them with this pattern, or initial.
+pub fn has_own_vectors(pattern: u64) -> bool {
+    let mut saved = Saved([0; 96]);
+    // SAFETY: writes what `fxsave` writes, and the upper halves behind that; compiled code here does not use the unit.
+    unsafe {
+        asm!(
+            "fxsave64 [{saved}]",
+            "test {upper}, {upper}",
+            "jz 2f",
+            ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+            "vextractf128 [{saved} + 512 + 16 * \\n], ymm\\n, 1",
+            ".endr",
+            "2:",
+            saved = in(reg) &raw mut saved, upper = in(reg) u64::from(has_upper_halves()), options(nostack),
+        );
+    }
+    // The control words; then eight registers of x87, sixteen of SSE, and their upper halves.
+    let [first, _, _, control, rest @ ..] = saved.0;
+    let upper: &[u64] = if has_upper_halves() { &rest[60..] } else { &[] };
+    let is = |pattern: u64, (x87, sse): (u16, u32)| {
+        let registers = || rest[16..48].iter().chain(upper);
+        first as u16 == x87 && control as u32 == sse && registers().all(|&word| word == pattern)
+    };
+    is(pattern, control_words(pattern)) || is(0, control_words(0)) && rest[..16].iter().all(|&word| word == 0)
 }
