@@ -231,13 +231,25 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
     checked.faults.extend(complaints);
     let mut reached = BTreeSet::from([ROOT_CLIST, ROOT_DIRECTORY, FIRST_PROGRAM]);
     tell_unfinished(volume, &all, &mut reached, checked);
+    let mut bad = BTreeMap::<&str, usize>::new();
     for named in &all {
         reached.insert(named.capability.address);
         if is_taken_back(volume, named) {
             continue;
         }
         if let Some(fault) = fault_of(volume, named) {
-            checked.faults.push(format!("'{}': {fault}", named.path));
+            let count = bad.entry(directory_of(&named.path)).or_default();
+            *count += 1;
+            if *count <= BAD_NAMES {
+                checked.faults.push(format!("'{}': {fault}", named.path));
+            }
+        }
+    }
+    for (directory, count) in bad {
+        if let more @ 1.. = count.saturating_sub(BAD_NAMES) {
+            checked
+                .faults
+                .push(format!("directory '/{directory}': {more} more names like these"));
         }
     }
     checked.names = all.len();
@@ -247,6 +259,14 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
         .filter(|record| !reached.contains(&record.base))
         .count();
     check_clists(volume, &all, checked);
+}
+
+/// Bad names of one directory that are told one by one: programs can write a directory full of them.
+const BAD_NAMES: usize = 20;
+
+/// The directory that a path's last name stands in.
+fn directory_of(path: &str) -> &str {
+    path.rfind('/').map_or("", |at| &path[..=at])
 }
 
 /// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
