@@ -198,6 +198,10 @@ calls! {
         "Gives the callee space one more stack.";
     0x248 PortalFreeStacks portal_free_stacks(callee) -> "count", ""; "server";
         "How many of its stacks are free; each call that is inside of it has one.";
+    0x249 Oldest oldest(kind, key) -> "thread", "space"; "server";
+        "The thread that has been parked on a key longest, and the space it runs in; 0 if none is.";
+    0x24a ThreadAnswer thread_answer(thread, value, value2) -> "", ""; "server";
+        "Ends the call that a thread is parked in, with these values.";
 
     0x250 Now now() -> "ns", "ns between 1970 and boot"; "server";
         "The clock.";

@@ -25,7 +25,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues, Standing},
     shares::Shares,
     space::Spaces,
-    thread::{Operation, Resumed, State, Threads},
+    thread::{Operation, Resumed, State, Thread, Threads},
     timers::Timers,
     trace::Kind,
     wait::{AT_ONCE, Key, WaitQueues},
@@ -154,6 +154,35 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let Some(index) = self.current() else { return };
         self.account();
         self.processor.current = NONE;
+        self.wait_for(index, key, operation);
+        if let Some(at_ns) = deadline {
+            self.set_deadline(index, at_ns);
+        }
+    }
+
+    /// [`Kernel::park`] and [`Kernel::schedule`] in one, for a caller that waits for as long as it takes. `None` if no thread that stands as the
+    /// caller is next here: nothing was done. Counted in instructions (`sem-round-trip`).
+    #[inline(always)]
+    pub fn park_for_next(&mut self, key: Key, operation: Operation) -> Option<Rotation> {
+        let current = self.current()?;
+        let next = self.take_same()?;
+        let now = self.hardware.now_ns();
+        let before = &mut self.threads.table[current as usize];
+        before.time_ns += now.saturating_sub(self.processor.since_ns);
+        let context = &mut before.context;
+        context.reset(context.rip, context.rsp);
+        let is_plain = before.is_plain();
+        self.wait_for(current, key, Some(operation));
+        let thread = self.begin_run(next, now);
+        Some(Rotation {
+            next,
+            is_plain: is_plain && thread.is_plain() && thread.operation.is_none(),
+        })
+    }
+
+    /// A thread that is in no list waits for a key.
+    #[inline]
+    fn wait_for(&mut self, index: u32, key: Key, operation: Option<Operation>) {
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
         thread.unbegun = false;
@@ -164,9 +193,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         self.waits
             .park(&mut self.threads.table, &mut self.links, key.word(), index);
-        if let Some(at_ns) = deadline {
-            self.set_deadline(index, at_ns);
-        }
     }
 
     /// A thread that waits is woken at that time at the latest.
@@ -311,9 +337,17 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             Some(index) => index,
             None => self.take_first()?,
         };
+        let now = self.hardware.now_ns();
+        self.begin_run(index, now);
+        Some(index)
+    }
+
+    /// A thread that is in no list has this processor from now on.
+    #[inline(always)]
+    fn begin_run(&mut self, index: u32, now: u64) -> &Thread {
+        self.begin_slice(now);
         let processor = &mut self.processor;
         processor.current = index;
-        let now = self.hardware.now_ns();
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Running;
         thread.processor = processor.number;
@@ -321,8 +355,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.unbegun = false;
         let on = u64::from(processor.number) << 32 | u64::from(thread.space.0);
         self.hardware.trace(Kind::Switch, thread.id, on);
-        self.begin_slice(now);
-        Some(index)
+        thread
     }
 
     /// The slice of the thread that runs here from now on begins.

@@ -188,12 +188,14 @@ machine! {
     fn wake(&mut self, key: Key, count: u32) -> u32;
     /// Wakes all who wait on the first word in a range of addresses that anybody waits on; tells how many.
     fn wake_words(&mut self, addresses: Range<u64>) -> u32;
-    /// Whether the thread is parked on `key` and [`Machine::thread_answer`] can end that. A machine may always say no:
-    /// then it is woken, and does its call again.
+    /// The thread that has been parked on `key` longest, and the space that it runs in. [`Machine::thread_answer`] can end its call, while the
+    /// thread of the present event is on its processor.
+    fn oldest(&self, key: Key) -> Option<(ThreadId, SpaceId)>;
+    /// Whether the thread is parked on `key` and [`Machine::thread_answer`] can end that, also if the thread of the present event has left its
+    /// processor. A machine may always say no: then it is woken, and does its call again.
     fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool;
-    /// Ends the call that a thread is parked in with these values, where [`Machine::thread_can_be_answered`] has said yes. If
-    /// the thread of the present event has left its processor, that one runs there at once, unless somebody more
-    /// urgent waits.
+    /// Ends the call that a thread is parked in with these values. If the thread of the present event has left its processor, the
+    /// answered one runs there at once, unless somebody more urgent waits.
     fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64);
     /// Whether the thread is ready or running, and not parked.
     fn thread_is_ready(&self, thread: ThreadId) -> bool;

@@ -162,6 +162,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("context", &machine.thread_context(thread));
     see("woken", &machine.wake(Key::Semaphore(8), 3));
+    see("oldest", &machine.oldest(Key::Semaphore(8)));
     machine.thread_suspend(thread);
     machine.thread_destroy(thread);
 
@@ -211,6 +212,31 @@ fn a_machine_outside_is_a_machine() {
         (&outside.hardware.stirred, &inside.hardware.stirred),
         (&vec![[5, 6]], &vec![[5, 6]])
     );
+}
+
+#[test]
+fn a_thread_is_answered_while_another_one_has_the_processor() {
+    let mut remote = Through::new();
+    let space = remote.space_create().expect("a space");
+    let [waits, runs] = [0; 2].map(|_| {
+        let thread = remote.thread_create(space, 0x1_0000, 0x2_0000, [0; 4], Standing::new(0, 3));
+        thread.expect("a thread")
+    });
+    let key = Key::Semaphore(8);
+    remote.thread_wake(waits, Resumed::First);
+    let schedule = |remote: &Remote<Through>| remote.gate.kernel.borrow_mut().schedule();
+    schedule(&remote);
+    remote.gate.kernel.borrow_mut().park(key, None, None);
+    assert_eq!(remote.oldest(key), Some((waits, space)));
+    let answered = remote.gate.call(MachineCall::ThreadAnswer, [waits.0, 7, 8, 0, 0, 0]);
+    assert_eq!(answered, Err(Error::BadArgument), "it would run where the server does");
+    remote.thread_wake(runs, Resumed::First);
+    assert_eq!(schedule(&remote), Some(runs.index() as u32));
+    remote.thread_answer(waits, 7, 8);
+    let context = remote.thread_context(waits);
+    assert_eq!((context.rax, context.rdx, context.rsi), (0, 7, 8));
+    assert!(remote.thread_is_ready(waits));
+    assert_eq!(remote.oldest(key), None);
 }
 
 /// A line that is too long loses its end.

@@ -87,6 +87,63 @@ fn a_yield_in_one_step_is_a_yield() {
     }
 }
 
+/// Parking and scheduling in one step does what the two do, or nothing.
+#[test]
+fn a_thread_that_parks_for_the_next_one_leaves_what_two_steps_leave() {
+    let mut random = Random(9);
+    let mut at_once = 0;
+    for _ in 0..300 {
+        let mut kernels = [kernel(20), kernel(20)];
+        let threads: Vec<(u8, u32)> = (0..=random.below(6))
+            .map(|_| (random.below(3) as u8, random.below(8) as u32 / 7))
+            .collect();
+        for kernel in &mut kernels {
+            kernel.share_open(1, 0, 1000).expect("a share");
+            let space = kernel.space_create().expect("space");
+            for &(priority, share) in &threads {
+                let standing = Standing::new(share, priority);
+                let thread = kernel.thread_create(space, 0x1000, 0x2000, [0; 4], standing);
+                kernel.thread_wake(thread.expect("a thread"), Resumed::First);
+            }
+            kernel.schedule();
+        }
+        let (key, operation) = (Key::Semaphore(8 * random.below(3) as u64), Operation::called(7, [1; 6]));
+        while let Some(current) = kernels[0].current() {
+            for kernel in &mut kernels {
+                kernel.hardware.now_ns += 1000;
+                kernel.threads_mut().table[current as usize].context.rbx = 5;
+            }
+            let [quick, general] = &mut kernels;
+            if let Some(turn) = quick.park_for_next(key, operation) {
+                let context = general.context_of(current);
+                context.reset(context.rip, context.rsp);
+                general.park(key, None, Some(operation));
+                assert_eq!(general.schedule(), Some(turn.next));
+                assert!(turn.is_plain);
+                at_once += 1;
+            } else {
+                assert_eq!(quick.current(), Some(current), "nothing was done");
+                for kernel in &mut kernels {
+                    let context = kernel.context_of(current);
+                    context.reset(context.rip, context.rsp);
+                    kernel.park(key, None, Some(operation));
+                    kernel.schedule();
+                }
+            }
+            let [quick, general] = &mut kernels;
+            assert_eq!((quick.current(), quick.check()), (general.current(), general.check()));
+            for (one, other) in quick.threads().table.iter().zip(general.threads().table.iter()) {
+                assert_eq!(one.context.whole(), other.context.whole());
+                let of =
+                    |thread: &kcore::thread::Thread| (thread.state, thread.operation, thread.time_ns, thread.resumed);
+                assert_eq!(of(one), of(other));
+            }
+            assert_eq!(quick.oldest(key), general.oldest(key));
+        }
+    }
+    assert!(at_once > 300, "{at_once} at once");
+}
+
 #[test]
 fn a_yield_is_plain_only_between_threads_that_need_nothing_set_up() {
     type Change = fn(&mut kcore::thread::Thread);

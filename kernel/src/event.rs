@@ -10,6 +10,7 @@ use abi::{
 };
 use kcore::{
     ThreadId,
+    kernel::Rotation,
     smp::HandedOver,
     thread::{Context, Operation, Resumed},
     trace::Kind,
@@ -71,9 +72,15 @@ pub extern "C" fn sleep_call<S: Supervisor>(
 #[inline(always)]
 fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
     let (rip, rsp) = arch::caller();
-    let Some(turn) = system.platform.kernel.rotate(rip, rsp) else {
-        return Results { error: 0, value: 0 };
-    };
+    match system.platform.kernel.rotate(rip, rsp) {
+        Some(turn) => switch(system, turn),
+        None => Results { error: 0, value: 0 },
+    }
+}
+
+/// Goes on with the thread that has the processor now.
+#[inline(always)]
+fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
     let context = if turn.is_plain {
         Some(system.enter(turn.next))
     } else {
@@ -168,7 +175,13 @@ pub fn end_call<S: Supervisor>(
     {
         return results(result);
     }
-    system.settle(index, outcome, Some(operation()));
+    let operation = operation();
+    if let Outcome::Block(key, None) = outcome
+        && let Some(turn) = system.park_for_next(index, key, operation)
+    {
+        switch(system, turn)
+    }
+    system.settle(index, outcome, Some(operation));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }

@@ -6,15 +6,15 @@ use abi::{
     address::PAGE,
     layout::{BootReport, STREAM_CONTROL, STREAM_TERMINAL},
 };
+use chacha20::{
+    ChaCha12Rng,
+    rand_core::{Rng, SeedableRng},
+};
 use kcore::{
     Frame, Hardware, ThreadId,
     smp::{HandedOver, Request},
     space::Tags,
     trace::Kind,
-};
-use rand_chacha::{
-    ChaCha12Rng,
-    rand_core::{Rng, SeedableRng},
 };
 
 use crate::{

@@ -3,6 +3,7 @@
 
 use kcore::{
     Half, HoldsMachine, Kernel, Machine, SpaceId, ThreadId,
+    kernel::Rotation,
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -216,6 +217,22 @@ impl<S: Supervisor> System<S> {
                 self.unfinished = true;
             }
             Outcome::Resume | Outcome::Gone => {}
+        }
+    }
+
+    /// [`System::settle`] and [`System::next`] in one, for a call of this thread that waits while nothing is to be done but to let the next thread
+    /// here run. `None`: nothing was done.
+    #[inline(always)]
+    pub fn park_for_next(&mut self, index: u32, key: Key, operation: Operation) -> Option<Rotation> {
+        let kernel = &self.platform.kernel;
+        let is_plain = kernel.current() == Some(index)
+            && !self.unfinished
+            && !self.is_poll_wanted()
+            && kernel.hardware.stop.is_none();
+        if is_plain {
+            self.platform.kernel.park_for_next(key, operation)
+        } else {
+            None
         }
     }
 

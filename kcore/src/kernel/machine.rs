@@ -218,6 +218,13 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     #[inline]
+    fn oldest(&self, key: Key) -> Option<(ThreadId, SpaceId)> {
+        let (index, _) = self.waits.oldest(&self.threads.table, key.word())?;
+        let thread = self.thread(index);
+        Some((thread.id, thread.space))
+    }
+
+    #[inline]
     fn thread_can_be_answered(&self, thread: ThreadId, key: Key) -> bool {
         self.threads.get(thread).state == State::Parked(key)
     }

@@ -155,6 +155,13 @@ impl<H: Hardware> Kernel<H> {
                 return Ok((u64::from(self.wake(key, third.min(u64::from(u32::MAX)) as u32)), 0));
             }
             M::WakeWords => return Ok((u64::from(self.wake_words(first..second)), 0)),
+            M::Oldest => {
+                let oldest = self.oldest(self.known_key(first, second)?);
+                return Ok(oldest.map_or((0, 0), |(thread, space)| (thread.0, u64::from(space.0))));
+            }
+            // With nobody on this processor the thread would run at once, where the server does.
+            M::ThreadAnswer if self.current().is_none() => return Err(Error::BadArgument),
+            M::ThreadAnswer => self.thread_answer(self.known_thread(first)?, second, third),
             M::ThreadIsReady => return Ok((u64::from(self.thread_is_ready(self.known_thread(first)?)), 0)),
             M::ThreadSpace => return Ok((u64::from(self.thread_space(self.known_thread(first)?).0), 0)),
             M::ThreadContext => {

@@ -289,12 +289,20 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::WakeWords, [addresses.start, addresses.end]).0 as u32
     }
 
+    fn oldest(&self, key: Key) -> Option<(ThreadId, SpaceId)> {
+        let (kind, value) = key.to_words();
+        let (thread, space) = self.must(M::Oldest, [kind, value]);
+        (thread != 0).then_some((ThreadId(thread), SpaceId(space as u32)))
+    }
+
     fn thread_can_be_answered(&self, _: ThreadId, _: Key) -> bool {
-        // It is woken, and does its call again.
+        // It would run where the server does. It is woken, and does its call again.
         false
     }
 
-    fn thread_answer(&mut self, _: ThreadId, _: u64, _: u64) {}
+    fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
+        self.must(M::ThreadAnswer, [thread.0, value, value2]);
+    }
 
     fn thread_is_ready(&self, thread: ThreadId) -> bool {
         self.must(M::ThreadIsReady, [thread.0]).0 != 0

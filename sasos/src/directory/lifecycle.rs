@@ -89,7 +89,12 @@ impl Server {
         } else {
             CalleesOf::Nobody
         };
-        let withdrawn = self.goes_on(world, Work::Withdrawal(withdrawal, callees), begun.is_none());
+        // Few objects have procedures, or many nodes.
+        let withdrawn = if !has_procedures && self.unlink_older(world, id, withdrawal.epoch) {
+            Ok(())
+        } else {
+            self.goes_on(world, Work::Withdrawal(withdrawal, callees), begun.is_none())
+        };
         let object = self.objects.get(id);
         let (base, end, persistent) = (object.base(), object.end(), object.is_persistent());
         let left = match withdrawn {

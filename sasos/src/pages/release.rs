@@ -62,12 +62,13 @@ impl Server {
         remembered: Remembered,
     ) {
         let object = self.objects.get_mut(id);
-        let (base, first_slot) = (object.base(), object.first_slot());
+        let (base, first_slot, resident) = (object.base(), object.first_slot(), object.resident);
         // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
         let mut at = from.max(base);
         while at < to
+            && dropped < resident
             && let Some(number) = object.slots.next_with_leaf(slot_of(at) - first_slot)
         {
             let start = (first_slot + number) * SLOT;
@@ -76,12 +77,13 @@ impl Server {
             let state = object.slots.touch(number);
             let Some(leaf) = state.leaf() else { continue };
             let mut next = first;
-            while let Some(index) = object
-                .slots
-                .touch(number)
-                .resident
-                .next(next)
-                .filter(|&index| index < end)
+            while dropped < resident
+                && let Some(index) = object
+                    .slots
+                    .touch(number)
+                    .resident
+                    .next(next)
+                    .filter(|&index| index < end)
             {
                 next = index + 1;
                 dropped += 1;

@@ -102,6 +102,11 @@ impl Node {
     pub(crate) const fn is_vacant(&self) -> bool {
         self.object == NONE
     }
+
+    /// The one before and the one behind it in the list of its object, to be [joined](Nodes::join).
+    pub(crate) const fn neighbours(&self) -> [NodeRef; 2] {
+        [self.previous, self.next]
+    }
 }
 
 /// The nodes of one domain, found by their object: a table of chains that grows by a page at a time, so that no step costs
@@ -397,11 +402,8 @@ pub(crate) trait Nodes {
         list.count += 1;
     }
 
-    /// Takes a node out of a list.
-    fn take_out(&mut self, list: &mut NodeList, node: NodeRef) {
-        let Some((next, previous)) = self.node(node).map(|node| (node.next, node.previous)) else {
-            return;
-        };
+    /// Takes out of a list what stands between two places in it.
+    fn join(&mut self, list: &mut NodeList, previous: NodeRef, next: NodeRef) {
         match previous.some().and_then(|previous| self.node_mut(previous)) {
             Some(previous) => previous.next = next,
             None => list.head = next,
@@ -600,7 +602,8 @@ mod tests {
             for (space, index, which) in steps {
                 let node = NodeRef::new(SpaceId(space), index);
                 if let Some(at) = model.iter().position(|list| list.contains(&node)) {
-                    tables.take_out(&mut lists[at], node);
+                    let [previous, next] = tables.node(node).unwrap().neighbours();
+                    tables.join(&mut lists[at], previous, next);
                     model[at].retain(|other| *other != node);
                 } else {
                     tables.append(&mut lists[which], SpaceId(space), index);

@@ -51,13 +51,8 @@ impl Server {
         address: u64,
         needed: Rights,
     ) -> Step<u64> {
-        if let Some(recent) = self.domains.validated(space, slot_of(address))
-            && recent.rights.contains(needed)
-        {
-            let object = self.objects.get(recent.object);
-            if object.epoch == recent.epoch && object.holds(address) {
-                return Ok(object.base());
-            }
+        if let Some(base) = self.validated(space, address, needed) {
+            return Ok(base);
         }
         let id = self.object_at(world, address)?;
         let cached = self.require(world, space, id, needed)?;
@@ -69,6 +64,20 @@ impl Server {
         };
         self.domains.remember_validated(space, recent);
         Ok(self.objects.get(id).base())
+    }
+
+    /// The base of the object at an address, if a domain validated such an access there last.
+    #[inline]
+    fn validated(&self, space: SpaceId, address: u64, needed: Rights) -> Option<u64> {
+        let recent = self.domains.validated(space, slot_of(address))?;
+        let object = self.objects.get(recent.object);
+        let holds = recent.rights.contains(needed) && object.epoch == recent.epoch && object.holds(address);
+        holds.then(|| object.base())
+    }
+
+    /// Whether a domain is known to have rights at an address: nothing is searched.
+    pub(crate) fn knows(&self, space: SpaceId, address: u64, needed: Rights) -> bool {
+        self.validated(space, address, needed).is_some() || self.known_rights(space, address).contains(needed)
     }
 
     /// Makes sure that a domain has rights on an object.

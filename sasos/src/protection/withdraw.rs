@@ -24,7 +24,7 @@ use crate::{
     lives::work::{Piece, Work},
     pages::slots::Slot,
     protection::domain::Cached,
-    protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, found},
+    protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
 };
 
 /// The cost of unlinking a leaf, of dropping a node, and of looking at a vacant place.
@@ -40,7 +40,7 @@ pub struct Withdrawal {
     pub(crate) base: u64,
     pub(crate) serial: u64,
     /// Nodes older than that are to be unlinked.
-    epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 /// The fate of the domains of an object's procedures.
@@ -141,12 +141,12 @@ impl Server {
     }
 
     /// The same with those that are older than an epoch.
-    fn unlink_older(&mut self, world: &mut impl World, id: ObjectId, epoch: u64) -> bool {
-        while let Some(node) = self.objects.get(id).nodes.first()
-            && self.domains.node(node).is_some_and(|node| node.epoch < epoch)
+    pub(crate) fn unlink_older(&mut self, world: &mut impl World, id: ObjectId, epoch: u64) -> bool {
+        while let Some(at) = self.objects.get(id).nodes.first()
+            && self.domains.node(at).is_some_and(|node| node.epoch < epoch)
         {
-            let done = self.unlink_node(world, node);
-            world.flush_space(node.space());
+            let done = self.unlink_node(world, at);
+            world.flush_space(at.space());
             if !done {
                 return false;
             }
@@ -154,7 +154,8 @@ impl Server {
         true
     }
 
-    /// Unlinks what a node stands for and drops it, as far as the budget reaches; tells whether that was all. The space is to be flushed.
+    /// Unlinks what a node stands for, and takes it out of the list of its object and out of its table, as far as the budget reaches; tells whether
+    /// that was all. The space is to be flushed.
     fn unlink_node(&mut self, world: &mut impl World, at: NodeRef) -> bool {
         if !self.budget.spend(COST_NODE) {
             return false;
@@ -163,10 +164,10 @@ impl Server {
             return true;
         };
         domain.forget_recent();
-        let Some(node) = domain.nodes.at_mut(at.index()) else {
+        let Some(node) = domain.nodes.at_mut(at.index()).filter(|node| !node.is_vacant()) else {
             return true;
         };
-        let object = self.objects.get(node.object());
+        let object = self.objects.get_mut(node.object());
         while node.linked
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
@@ -177,19 +178,10 @@ impl Server {
             world.unlink(at.space(), object.first_slot() + number);
             node.unlink_from = number as u32 + 1;
         }
-        self.drop_node(at);
+        let [previous, next] = node.neighbours();
+        domain.nodes.remove(at.index());
+        self.domains.join(&mut object.nodes, previous, next);
         true
-    }
-
-    /// Takes a node out of the list of its object and out of its table.
-    fn drop_node(&mut self, at: NodeRef) {
-        let Some(id) = self.domains.node(at).map(Node::object) else {
-            return;
-        };
-        self.domains.take_out(&mut self.objects.get_mut(id).nodes, at);
-        if let Some(domain) = self.domains.get_mut(at.space()) {
-            domain.nodes.remove(at.index());
-        }
     }
 
     /// Unlinks the slots of an object in a range of numbers from every domain.

@@ -1,8 +1,9 @@
 //! Semaphores, named by address, and waiting on a word of memory.
 //!
 //! A semaphore is not in memory: the address only names it and says, by the rights on the object
-//! there, who may use it. A signal raises the count and wakes one waiter, who does his call again
-//! and takes it; one who comes in between may be faster. So that no signal is lost, a waiter that
+//! there, who may use it. A signal is handed to the oldest waiter, whose call is over then (decision 0146), if its
+//! right is known to hold still. Else the signal raises the count, and the waiter does its call again, looks for its right and
+//! takes one; a caller that comes in between may be faster. So that no signal is lost, a waiter that
 //! was woken and then cannot take (it ends, is suspended, has lost its right) wakes the next one.
 //!
 //! A semaphore is charged to the task that makes it and ends with it, or when it is deleted or the address goes.
@@ -18,7 +19,7 @@ use abi::{
     layout::FOREVER,
 };
 use kcore::{
-    ThreadId,
+    SpaceId, ThreadId,
     thread::Resumed,
     wait::{AT_ONCE, Key},
 };
@@ -169,13 +170,14 @@ impl Server {
     /// `SemWait`: address, timeout.
     pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: SemWait) -> Outcome {
         let SemWait { address, timeout_ns } = arguments;
-        let deadline = self.call_deadline(world, caller, timeout_ns);
         if let Continuation::Semaphore(waited, serial) = self.threads.record(caller.thread).continuation
             && !self.semaphores.is(waited, serial)
         {
             return Outcome::Return(Err(Error::Deleted));
         }
         if let Err(stop) = self.validate(world, caller.domain, address, Rights::R) {
+            // A call that searches in pieces has its deadline from the first one on.
+            self.call_deadline(world, caller, timeout_ns);
             if let crate::Stop::Fail(_) = stop {
                 self.waiting_ends(world, caller.thread);
             }
@@ -192,6 +194,7 @@ impl Server {
         if timeout_ns == 0 || caller.resumed == Resumed::TimedOut {
             return Outcome::Return(Err(Error::TimedOut));
         }
+        let deadline = self.call_deadline(world, caller, timeout_ns);
         self.threads.record(caller.thread).continuation = Continuation::Semaphore(address, serial);
         Outcome::Block(Key::Semaphore(address), deadline)
     }
@@ -200,9 +203,35 @@ impl Server {
     pub(crate) fn sem_signal(&mut self, world: &mut impl World, caller: Caller, arguments: SemSignal) -> Answer {
         let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::R)?;
+        let oldest = world.oldest(Key::Semaphore(address));
+        if let Some((waiter, domain)) = oldest
+            && self.may_take(waiter, domain, address)
+        {
+            self.threads.record(waiter).continuation = Continuation::None;
+            world.thread_answer(waiter, 0, 0);
+            return Ok((0, 0));
+        }
         self.semaphores.give(address)?;
-        world.wake(Key::Semaphore(address), 1);
+        if oldest.is_some() {
+            world.wake(Key::Semaphore(address), 1);
+        }
         Ok((0, 0))
+    }
+
+    /// Whether a thread waits for the semaphore at an address and is known to have a right to it still. Otherwise it is for the thread to search.
+    #[inline]
+    fn may_take(&mut self, waiter: ThreadId, domain: SpaceId, address: u64) -> bool {
+        match self.threads.record(waiter).continuation {
+            Continuation::Semaphore(at, serial) if at == address => {
+                // All who waited for one that was deleted before have been woken.
+                debug_assert!(
+                    self.semaphores.is(address, serial),
+                    "a thread waits for a semaphore that is gone"
+                );
+                self.knows(domain, address, Rights::R)
+            }
+            _ => false,
+        }
     }
 
     /// `AddressWait`: address, expected, timeout.
@@ -250,8 +279,17 @@ impl Server {
             return Err(Error::BadArgument.into());
         }
         self.validate(world, caller.domain, address, Rights::R)?;
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        Ok((u64::from(world.wake(Key::Address(address), count)), 0))
+        let (key, count) = (Key::Address(address), u32::try_from(count).unwrap_or(u32::MAX));
+        // A waiter that is woken needs no right, so its call is over.
+        if count == 1
+            && let Some((waiter, _)) = world.oldest(key)
+            && matches!(self.threads.record(waiter).continuation, Continuation::Address(at) if at == address)
+        {
+            self.waiting_ends(world, waiter);
+            world.thread_answer(waiter, 0, 0);
+            return Ok((1, 0));
+        }
+        Ok((u64::from(world.wake(key, count)), 0))
     }
 
     /// Deletes a semaphore, if there is one, and wakes who waits for it.

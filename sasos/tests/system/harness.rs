@@ -4,7 +4,7 @@
 //! A test plays the threads: it says which thread makes which call or touches which address, as
 //! the machine would, and the harness does what the kernel does with the server's answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{
     Call, Error,
@@ -65,6 +65,8 @@ pub struct System {
     pub first: ThreadId,
     /// Answers of calls that had been parked.
     pub late: BTreeMap<ThreadId, Answer>,
+    /// Threads whose last call was parked, until its end is [noticed](System::over).
+    parked: BTreeSet<ThreadId>,
     /// The place of the thread that had the processor last while another one waited.
     turn: usize,
 }
@@ -94,6 +96,7 @@ impl System {
             server,
             first,
             late: BTreeMap::new(),
+            parked: BTreeSet::new(),
             turn: 0,
         }
     }
@@ -205,7 +208,11 @@ impl System {
             resumed: Resumed::First,
         };
         let outcome = self.server.handle(&mut self.platform, event);
-        self.settle(outcome, Some(Operation { number, arguments }))
+        let answer = self.settle(outcome, Some(Operation { number, arguments }));
+        if answer == Answer::Blocked {
+            self.parked.insert(thread);
+        }
+        answer
     }
 
     /// A call, up to six arguments.
@@ -306,7 +313,7 @@ impl System {
     pub fn wait_for(&mut self, thread: ThreadId) -> Answer {
         for _ in 0..RETRIES {
             self.pump();
-            if let Some(answer) = self.late.remove(&thread).or_else(|| self.answered(thread)) {
+            if let Some(answer) = self.over(thread) {
                 return answer;
             }
             if !self.step() {
@@ -317,6 +324,14 @@ impl System {
             "{thread:?} waits for ever: {:?}",
             self.platform.kernel.threads().table[thread.index()].state
         );
+    }
+
+    /// The answer of a call that was parked, if that is over.
+    pub fn over(&mut self, thread: ThreadId) -> Option<Answer> {
+        self.parked.get(&thread)?;
+        let answer = self.late.remove(&thread).or_else(|| self.answered(thread))?;
+        self.parked.remove(&thread);
+        Some(answer)
     }
 
     /// The answer that a parked thread was given without doing its call again.

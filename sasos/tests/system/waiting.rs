@@ -19,7 +19,7 @@ impl System {
         threads
             .iter()
             .enumerate()
-            .filter_map(|(place, thread)| Some((place, self.late.remove(thread)?)))
+            .filter_map(|(place, thread)| Some((place, self.over(*thread)?)))
             .collect()
     }
 }
@@ -77,23 +77,107 @@ fn signals_are_counted_and_wake_the_oldest() {
     }
     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
     assert_eq!(system.finished(&threads), [(0, DONE)]);
-    // One who ends instead of taking his turn passes it on.
+    // The signal was handed over: nobody comes in between, and it is gone with the one that has it.
     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+    assert_eq!(system.call(first, Call::SemWait, &[semaphore, 0]), Err(Error::TimedOut));
     system.call(first, Call::ThreadDelete, &[threads[1].0, 0]).unwrap();
-    assert_eq!(system.finished(&threads), [(2, DONE)]);
-    // So does one who is suspended.
-    assert_eq!(
-        system.start(threads[2], Call::SemWait, &[semaphore, FOREVER]),
-        Answer::Blocked
-    );
-    system.call(first, Call::SemSignal, &[semaphore]).unwrap();
-    system.call(first, Call::ThreadSleep, &[threads[3].0, FOREVER]).unwrap();
-    assert_eq!(system.finished(&threads), [(2, DONE)]);
-    system.call(first, Call::ThreadResume, &[threads[3].0]).unwrap();
     assert_eq!(system.finished(&threads), []);
     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
-    assert_eq!(system.finished(&threads), [(3, DONE)]);
+    assert_eq!(system.finished(&threads), [(2, DONE)]);
     system.check_to_the_end();
+}
+
+impl System {
+    /// A semaphore, a thread of another task that has a right to it, and so many siblings of that.
+    fn strangers<const N: usize>(&mut self) -> (u64, ThreadId, [ThreadId; N]) {
+        let first = self.first;
+        let (semaphore, _) = self.object(first, 1);
+        let right = self.call(first, Call::ObjPasswd, &[semaphore, 0, Rights::R.bits().into()]);
+        let (clist, _) = self.clist(first, &[(semaphore, right.unwrap().0)]);
+        self.call(first, Call::ApdInsert, &[0, clist]).unwrap();
+        let child = self.task(first);
+        self.call(first, Call::SemCreate, &[semaphore, 0]).unwrap();
+        (semaphore, child, [(); N].map(|()| self.sibling(child)))
+    }
+}
+
+/// A waiter whose domain has forgotten its right has to look for it. If the waiter ends, or is suspended, before it has, the next one gets the signal.
+#[test]
+fn a_signal_goes_to_the_next_waiter_if_the_first_cannot_take_it() {
+    let mut system = System::boot(36);
+    let (semaphore, child, threads) = system.strangers::<4>();
+    let first = system.first;
+    for thread in threads {
+        let waits = system.start(thread, Call::SemWait, &[semaphore, FOREVER]);
+        assert_eq!(waits, Answer::Blocked);
+    }
+    system.call(child, Call::ApdFlush, &[]).unwrap();
+    system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+    system.call(first, Call::ThreadDelete, &[threads[0].0, 0]).unwrap();
+    assert_eq!(system.finished(&threads), [(1, DONE)]);
+    system.call(child, Call::ApdFlush, &[]).unwrap();
+    system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+    system.call(child, Call::ThreadSleep, &[threads[2].0, FOREVER]).unwrap();
+    assert_eq!(system.finished(&threads), [(3, DONE)]);
+    system.call(child, Call::ThreadResume, &[threads[2].0]).unwrap();
+    assert_eq!(system.finished(&threads), []);
+    system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+    assert_eq!(system.finished(&threads), [(2, DONE)]);
+    system.check_to_the_end();
+}
+
+/// Signals that are handed over and signals that waiters fetch by another call: both ways against one model.
+#[test]
+fn each_signal_is_taken_once_and_by_the_oldest() {
+    for seed in 0..40 {
+        let mut rng = sim::rng::Rng::new(seed);
+        let mut system = System::boot(100 + seed);
+        let (semaphore, child, threads) = system.strangers::<5>();
+        let first = system.first;
+        let (mut count, mut waiting, mut suspended) = (0, Vec::new(), Vec::new());
+        for _ in 0..60 {
+            let number = rng.below(5) as usize;
+            let thread = threads[number];
+            let mut finished = Vec::new();
+            match rng.below(8) {
+                0..3 if !waiting.contains(&number) && !suspended.contains(&number) => {
+                    let answer = system.start(thread, Call::SemWait, &[semaphore, FOREVER]);
+                    assert_eq!(answer, if count > 0 { DONE } else { Answer::Blocked });
+                    if count > 0 {
+                        count -= 1;
+                    } else {
+                        waiting.push(number);
+                    }
+                }
+                3..6 => {
+                    system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+                    if waiting.is_empty() {
+                        count += 1;
+                    } else {
+                        finished.push((waiting.remove(0), DONE));
+                    }
+                }
+                6 => _ = system.call(child, Call::ApdFlush, &[]).unwrap(),
+                7 if suspended.contains(&number) => {
+                    system.call(child, Call::ThreadResume, &[thread.0]).unwrap();
+                    suspended.retain(|&other| other != number);
+                    if count > 0 {
+                        count -= 1;
+                        finished.push((number, DONE));
+                    } else {
+                        waiting.push(number);
+                    }
+                }
+                7 if waiting.contains(&number) => {
+                    system.call(child, Call::ThreadSleep, &[thread.0, FOREVER]).unwrap();
+                    waiting.retain(|&other| other != number);
+                    suspended.push(number);
+                }
+                _ => {}
+            }
+            assert_eq!(system.finished(&threads), finished, "seed {seed}");
+        }
+    }
 }
 
 #[test]
