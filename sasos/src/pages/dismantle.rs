@@ -30,7 +30,7 @@ const COST_UNPROMISED: u64 = 290;
 /// The cost of a page of a persistent object, whose pages are looked at and dropped one by one.
 const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
-const COST_TABLE: u64 = 400;
+const COST_TABLE: u64 = 500;
 /// The same of a link to one, for each domain that may have it.
 const COST_LINK: u64 = 110;
 
