@@ -373,7 +373,11 @@ impl act::System for Acting<'_> {
     }
 
     fn enter(&mut self, capability: Capability) -> Result<()> {
-        Clist::root()?.insert(capability)
+        Clist::root()?.insert(capability)?;
+        if granting(capability.address).is_none() {
+            Clist::root()?.remove(capability)?;
+        }
+        Ok(())
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {
@@ -383,17 +387,24 @@ impl act::System for Acting<'_> {
 
 /// Whether the caller has the object of a capability by this one, or not at all.
 fn is_own(capability: Capability) -> bool {
-    if let Ok(Some(is_it)) = Clist::root().and_then(|root| root.lists(capability)) {
-        return is_it;
+    let listed = Clist::root().and_then(|root| root.lists(capability));
+    if listed == Ok(Some(true)) {
+        return true;
     }
     // By another Clist, or because the caller made it.
-    match crate::call::apd_lookup(capability.address, Rights::R.bits().into()) {
-        Ok(granted) => Object::open(granted).is_ok_and(|clist| {
-            let record = clist.region().at_offset::<Cell<[u64; 2]>>(granted - clist.base());
-            record.is_some_and(|record| Capability::from_words(record.get()) == capability)
-        }),
-        Err(_) => true,
-    }
+    let by = |granted| {
+        let clist = Object::open(granted).ok()?;
+        let record = clist.region().at_offset::<Cell<[u64; 2]>>(granted - clist.base())?;
+        Some(Capability::from_words(record.get()))
+    };
+    granting(capability.address).is_none_or(|granted| by(granted) == Some(capability))
+}
+
+/// The address of a capability by which the caller has a right on the object at an address; 0 if it made the object.
+fn granting(address: u64) -> Option<u64> {
+    let rights = [Rights::R, Rights::W, Rights::X, Rights::D, Rights::P];
+    let lookup = |rights: Rights| crate::call::apd_lookup(address, rights.bits().into()).ok();
+    rights.into_iter().find_map(lookup)
 }
 
 /// Entries that a start reads in directories whose capabilities the root Clist did not have: those of new directories, or a stranger's.

@@ -144,6 +144,8 @@ pub fn install(directory: &mut Directory, name: &str, database: &Object) -> Resu
     // task (what is kept is no longer its own) and for whoever removes the service.
     let mut root = Clist::root()?;
     for address in [image, clist_base] {
+        // Those of objects that were here before are nobody's.
+        root.remove_all(address)?;
         pdx::grant(&mut root, address, rt::Rights::OWNER)?;
         rt::call::keep_object(address)?;
         let bytes = rt::call::obj_info(address)?.bytes;

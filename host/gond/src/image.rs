@@ -239,7 +239,14 @@ pub fn new_record(base: u64, pages: u64, password: u64, tag: u64) -> ObjectRecor
 
 /// Enters an object in the root directory and its owner capability in the root Clist.
 pub fn enter(volume: &mut Volume, name: &str, kind: Kind, capability: Capability, word: u64) -> Result<()> {
-    tree::change_root_clist(volume, |clist| clist.insert(capability))?;
+    tree::change_root_clist(volume, |clist| {
+        // Those of objects that were here before are nobody's.
+        let named = clist.view().contains(capability);
+        if !named {
+            clist.remove_all(capability.address);
+        }
+        clist.insert(capability)
+    })?;
     let (directory, name) = tree::split(volume, name)?;
     let entry = Entry {
         name: &name,

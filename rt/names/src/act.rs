@@ -73,7 +73,8 @@ pub trait System {
     /// It stays.
     fn delete(&mut self, address: u64) -> Result<(), Self::Error>;
 
-    /// Puts a capability into the root Clist, if it is not there.
+    /// Puts a capability into the root Clist, if it is not there and gives a right: one that gives none may be of an object that is to come, of
+    /// somebody else, at this address.
     ///
     /// # Errors
     /// There is no room.
@@ -93,6 +94,10 @@ pub trait System {
 pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
     finish_deletions(system)?;
     let unborn = insert(system, entry, Mark::Unborn)?;
+    if !system.is_there(entry.capability.address) {
+        // Those of objects that were here before.
+        system.leave(entry.capability.address)?;
+    }
     let kept = system.enter(entry.capability).and_then(|()| {
         let kept = system.keep(unborn.capability.address);
         if kept.is_err() {
@@ -127,7 +132,12 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
         return Err(Error::Foreign.into());
     }
     system.make_room(&found)?;
+    // Others may change the entry at any moment: what was looked at is what is deleted.
     let before = mark(system, name, Mark::Doomed)?;
+    if before.capability != found.capability {
+        set_mark(system, &before)?;
+        return Err(Error::Foreign.into());
+    }
     // Pages that were flushed need room once more.
     let flushed = system.flush().and_then(|()| system.make_room(&before));
     if let Err(error) = flushed.and_then(|()| system.delete(before.capability.address)) {

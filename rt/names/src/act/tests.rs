@@ -46,6 +46,13 @@ struct Model {
     full: bool,
     /// The root Clist is not to be written.
     is_stranger: bool,
+    /// Behind each change of the directory somebody else lets this entry lead to the other one of two objects.
+    flips: Option<[Capability; 2]>,
+}
+
+/// Whether a capability is one of an object that is there.
+fn is_valid(objects: &BTreeMap<u64, bool>, (address, password): (u64, u64)) -> bool {
+    objects.contains_key(&address) && password == address + 1
 }
 
 impl Model {
@@ -66,6 +73,7 @@ impl Model {
             protected: BTreeSet::new(),
             full: false,
             is_stranger: false,
+            flips: None,
         }
     }
 
@@ -80,6 +88,7 @@ impl Model {
             protected: BTreeSet::new(),
             full: false,
             is_stranger: false,
+            flips: None,
         }
     }
 
@@ -115,7 +124,15 @@ impl System for Model {
     fn change(&mut self, change: &mut dyn FnMut(&mut Directory<'_>) -> Result<(), Error>) -> Result<(), Failed> {
         self.step(|model| {
             let mut directory = Directory::open_mut(&mut model.now.directory)?;
-            Ok(change(&mut directory)?)
+            change(&mut directory)?;
+            if let Some([here, there]) = model.flips {
+                let word = there.address.to_le_bytes();
+                let bytes = &mut model.now.directory;
+                let at = bytes.windows(8).position(|word| word == here.address.to_le_bytes());
+                bytes[at.unwrap()..][..8].copy_from_slice(&word);
+                model.flips = Some([there, here]);
+            }
+            Ok(())
         })
     }
 
@@ -139,17 +156,13 @@ impl System for Model {
     }
 
     fn is_there(&mut self, address: u64) -> bool {
-        self.now.objects.contains_key(&address)
+        self.now.objects.get(&address) == Some(&true)
     }
 
     fn is_own(&mut self, capability: Capability) -> bool {
-        let mut listed = self
-            .now
-            .clist
-            .iter()
-            .filter(|(address, _)| *address == capability.address);
-        let is_it = |(_, password): &(u64, u64)| *password == capability.password;
-        listed.clone().count() == 0 || listed.any(is_it)
+        let State { clist, objects, .. } = &self.now;
+        let has_right = |one: &(u64, u64)| one.0 == capability.address && is_valid(objects, *one);
+        clist.contains(&(capability.address, capability.password)) || !clist.iter().any(has_right)
     }
 
     fn keep(&mut self, address: u64) -> Result<(), Failed> {
@@ -172,7 +185,10 @@ impl System for Model {
 
     fn enter(&mut self, capability: Capability) -> Result<(), Failed> {
         self.step(|model| {
-            model.now.clist.insert((capability.address, capability.password));
+            let new = (capability.address, capability.password);
+            if is_valid(&model.now.objects, new) {
+                model.now.clist.insert(new);
+            }
             Ok(())
         })
     }
@@ -546,6 +562,45 @@ fn entries_of_strangers_do_nothing_to_objects() {
             assert_eq!(after, before, "{mark:?}, {shadowed}");
         }
     }
+}
+
+/// What is looked at is what is deleted, though somebody else changes the entry meanwhile.
+#[test]
+fn an_entry_that_changes_deletes_nothing_of_ours() {
+    let [ours, theirs] = [0x1000, 0x2000].map(|address| Capability { address, password: 99 });
+    for first in 0..2 {
+        let mut model = Model::new(u32::MAX, u32::MAX);
+        model.now.objects.extend([(ours.address, true), (theirs.address, true)]);
+        model.now.clist.insert((ours.address, ours.address + 1));
+        let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+        let flips = if first == 0 { [theirs, ours] } else { [ours, theirs] };
+        let mut foreign = entry("theirs", flips[0].address);
+        foreign.capability = flips[0];
+        directory.insert(&foreign).unwrap();
+        model.flips = Some(flips);
+        let refused = delete(&mut model, "theirs");
+        assert_eq!(refused, Err(Failed::Directory(Error::Foreign)));
+        assert!(model.now.objects.contains_key(&ours.address));
+    }
+}
+
+/// A capability that gives nothing does not come into the root Clist, and what is there of an object that was at the address before goes.
+#[test]
+fn a_capability_of_an_address_is_nothing_for_its_next_object() {
+    const PLACE: u64 = 0x1000;
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    model.now.objects.insert(PLACE, true);
+    let mut foreign = entry("theirs", PLACE);
+    foreign.capability.password = 99;
+    let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+    directory.insert_marked(&foreign, Mark::Young).unwrap();
+    recover(&mut model).unwrap();
+    assert_eq!(model.now.clist, BTreeSet::new());
+    model.now.clist.insert((PLACE, 99));
+    model.now.objects.insert(PLACE, false);
+    publish(&mut model, &entry("ours", PLACE)).unwrap();
+    assert_eq!(model.now.clist, BTreeSet::from([(PLACE, PLACE + 1)]));
+    assert_eq!(delete(&mut model, "theirs"), Err(Failed::Directory(Error::Foreign)));
 }
 
 /// An act does not wait for all deletions that others say are unfinished.
