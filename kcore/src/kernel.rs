@@ -25,7 +25,7 @@ use crate::{
     scheduler::{Link, NONE, RunQueues, Standing},
     shares::Shares,
     space::Spaces,
-    thread::{Operation, Resumed, State, Thread, Threads},
+    thread::{NO_TIME, Operation, Resumed, State, Thread, Threads},
     timers::Timers,
     trace::Kind,
     wait::{AT_ONCE, Key, WaitQueues},
@@ -198,10 +198,36 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// A thread that waits is woken at that time at the latest.
     #[inline]
     fn set_deadline(&mut self, index: u32, at_ns: u64) {
-        self.threads.table[index as usize].deadline = Some(at_ns);
-        self.timers
-            .insert(at_ns, index, self.threads.table[index as usize].standing.priority());
+        let thread = &mut self.threads.table[index as usize];
+        thread.deadline_ns = at_ns;
+        if thread.timer_ns <= at_ns {
+            return;
+        }
+        thread.timer_ns = at_ns;
+        let priority = thread.standing.priority();
+        self.timers.remove(index);
+        self.timers.insert(at_ns, index, priority);
         self.hardware.set_timer(at_ns);
+    }
+
+    /// The time has come under which the timers have a thread: wakes it, or puts it there again if its deadline is later by now.
+    fn time_came(&mut self, index: u32, now: u64) {
+        self.forget_timer(index);
+        let deadline_ns = self.threads.table[index as usize].deadline_ns;
+        if deadline_ns <= now {
+            self.wake_index(index, Resumed::TimedOut);
+        } else if deadline_ns != NO_TIME {
+            self.set_deadline(index, deadline_ns);
+        }
+    }
+
+    /// The timers do not have a thread any more.
+    #[inline]
+    fn forget_timer(&mut self, index: u32) {
+        let timer_ns = &mut self.threads.table[index as usize].timer_ns;
+        if core::mem::replace(timer_ns, NO_TIME) != NO_TIME {
+            self.timers.remove(index);
+        }
     }
 
     /// Parks the current thread until the server outside has done what it works on. The thread then does its operation, a call
@@ -425,9 +451,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.hold(index);
         let thread = &mut self.threads.table[index as usize];
         let (state, number) = (thread.state, thread.processor);
-        if thread.deadline.take().is_some() {
-            self.timers.remove(index);
-        }
+        thread.deadline_ns = NO_TIME;
         match state {
             State::Ready => {
                 let level = self.level(&self.threads.table[index as usize]);
@@ -463,7 +487,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     fn wake_due(&mut self, now: u64) {
         for _ in 0..WOKEN_BY_A_TICK {
             if let Some(index) = self.timers.due(now) {
-                self.wake_index(index, Resumed::TimedOut);
+                self.time_came(index, now);
             } else if let Some(index) = self.waits.first_on_its_way() {
                 self.wake_index(index, Resumed::Woken);
             } else {
@@ -520,9 +544,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             State::Free | State::Ready | State::Running => return,
         }
         let thread = &mut self.threads.table[index as usize];
-        if thread.deadline.take().is_some() {
-            self.timers.remove(index);
-        }
+        thread.deadline_ns = NO_TIME;
         if !thread.unbegun {
             thread.resumed = resumed;
         }

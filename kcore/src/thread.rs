@@ -175,8 +175,11 @@ pub struct Thread {
     pub processor: u32,
     /// How it came back.
     pub resumed: Resumed,
-    /// Absolute time at which it is woken.
-    pub deadline: Option<u64>,
+    /// Absolute time at which it is woken, or [`NO_TIME`]. Only one that waits has one.
+    pub(crate) deadline_ns: u64,
+    /// The time under which the timers have it, never later than its deadline, or [`NO_TIME`]. It stays there when it is woken earlier: with
+    /// its next deadline, which is mostly later, it need not be put there again.
+    pub(crate) timer_ns: u64,
     /// Processor time, nanoseconds.
     pub time_ns: u64,
     /// Its messages.
@@ -187,12 +190,20 @@ pub struct Thread {
     pub frames: [PortalFrame; CALL_DEPTH_MAX],
 }
 
+/// In place of a time: never.
+pub const NO_TIME: u64 = u64::MAX;
+
 /// The levels above this one, a bit each.
 const fn more_urgent(level: u8) -> u32 {
     !((2 << level) - 1)
 }
 
 impl Thread {
+    /// Offset of its deadline, for the fast path of messages.
+    pub const DEADLINE: usize = offset_of!(Self, deadline_ns);
+    /// Offset of the time under which the timers have it.
+    pub const TIMER: usize = offset_of!(Self, timer_ns);
+
     /// Changes the priority, to at most the highest. The thread waits in no run queue.
     pub fn set_priority(&mut self, priority: u8) {
         let standing = Standing::new(self.standing.share(), priority);
@@ -206,6 +217,11 @@ impl Thread {
     fn set_standing(&mut self, standing: Standing) {
         self.standing = standing;
         self.more_urgent = more_urgent(standing.level());
+    }
+
+    /// Absolute time at which it is woken, if it waits until some time.
+    pub fn deadline(&self) -> Option<u64> {
+        (self.deadline_ns != NO_TIME).then_some(self.deadline_ns)
     }
 
     /// It is in no list, and waits for a message from there on.
@@ -245,7 +261,8 @@ impl Thread {
             unbegun: false,
             processor: 0,
             resumed: Resumed::First,
-            deadline: None,
+            deadline_ns: NO_TIME,
+            timer_ns: NO_TIME,
             time_ns: 0,
             ipc: messages::Part::NONE,
             wait: wait::Place::NONE,
@@ -374,7 +391,7 @@ impl<R: Row> Threads<R> {
         thread.operation = None;
         thread.unbegun = false;
         thread.resumed = Resumed::First;
-        thread.deadline = None;
+        thread.deadline_ns = NO_TIME;
         thread.time_ns = 0;
         thread.ipc.clear();
         Ok(thread.id)

@@ -195,7 +195,7 @@ fn who_is_answered_goes_on_with_the_values_and_does_not_call_again() {
     kernel.thread_answer(waits, 7, 8);
     assert_eq!(kernel.current(), Some(waits.index() as u32));
     let thread = kernel.threads().get(waits);
-    assert!(thread.operation.is_none() && thread.deadline.is_none());
+    assert!(thread.operation.is_none() && thread.deadline().is_none());
     let context = thread.context.whole();
     assert_eq!((context.rax, context.rdx, context.rsi), (0, 7, 8));
     kernel.hardware.now_ns = 2_000_000;
@@ -559,7 +559,7 @@ fn the_timer_that_is_asked_for_is_enough() {
             let now = kernel.hardware.now_ns;
             for &thread in &threads {
                 let record = kernel.threads().get(thread);
-                if let Some(deadline) = record.deadline {
+                if let Some(deadline) = record.deadline() {
                     assert!(kernel.hardware.timer_ns <= deadline, "seed {seed}, step {step}");
                     assert!(now <= deadline, "seed {seed}, step {step}");
                 }
@@ -587,7 +587,7 @@ fn the_timer_that_is_asked_for_is_enough() {
         assert!(
             threads
                 .iter()
-                .all(|&thread| kernel.threads().get(thread).deadline.is_none())
+                .all(|&thread| kernel.threads().get(thread).deadline().is_none())
         );
     }
 }
@@ -610,7 +610,7 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
             thread.operation,
             thread.unbegun,
             thread.resumed,
-            thread.deadline,
+            thread.deadline(),
             thread.time_ns,
             thread.more_urgent,
         )

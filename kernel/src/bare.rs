@@ -5,7 +5,7 @@ use alloc::{format, string::String, vec::Vec};
 use abi::{address::PAGE, layout::PRIORITY_MAX, nucleus::Call};
 use kcore::{
     Hardware, Kernel, ThreadId,
-    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES},
+    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES, nucleus::Sent},
     frames::Range,
     thread::{Context, Operation, Resumed},
 };
@@ -16,7 +16,7 @@ use crate::{
     event,
     mem::{
         division::{Division, HeapOf},
-        lock::Lock,
+        lock::{Guard, Lock},
     },
     root,
     supervisor::{Start, Supervisor},
@@ -124,31 +124,57 @@ short_call! {
     flush_call(a0, a1, a2; a3, a4, a5) by flush_short
 }
 
-/// A message that takes the slow path. Its words are kept in the sender's context, where
+/// A message that is none of the commonest. Its words are kept in the sender's context, where
 /// whoever receives it finds them.
 pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
-    let operation = Operation {
-        number: abi::nucleus::Call::Ipc as u64,
-        arguments: event::kept([to, from, tag, timeouts, window, 0]),
-    };
+    let arguments = [to, from, tag, timeouts, window];
     let Some(mut system) = Bare::system().enter_unless_stopped() else {
-        // Its words have no place in what is handed over, so the thread makes the call again.
-        let mut context = Context::scrubbed(0, 0);
-        context.rax = operation.number;
-        [context.rdi, context.rsi, context.rdx, context.r10, context.r8, _] = operation.arguments;
-        [context.r12, context.r13, context.r14, context.r15] = words.0;
-        arch::restart_call(&context);
-        arch::hand_over(None);
-        event::leave::<Bare>()
+        hand_over(arguments, words)
     };
-    let kernel = &mut system.platform.kernel;
-    if let [source, way, ..] = words.0
-        && let Some(next) = kernel.answer_short([to, from, tag, timeouts, window], [source, way], arch::caller())
-        && let Some(context) = system.run(next)
-    {
+    if let Some(turn) = (system.platform.kernel).item_short(arguments, words.0, arch::caller()) {
+        let context = if turn.is_plain {
+            Some(system.enter(turn.next))
+        } else {
+            system.run(turn.next)
+        };
+        let Some(context) = context else {
+            event::leave_from(system)
+        };
         drop(system);
         arch::resume(context)
     }
+    general_ipc(system, arguments, words)
+}
+
+/// Another processor wants the thread, which makes the call again: the words of its message have no place in what is handed over.
+#[cold]
+fn hand_over([to, from, tag, timeouts, window]: [u64; 5], words: Words) -> ! {
+    let mut context = Context::scrubbed(0, 0);
+    context.rax = abi::nucleus::Call::Ipc as u64;
+    (context.rdi, context.rsi, context.rdx, context.r10, context.r8) = (to, from, tag, timeouts, window);
+    [context.r12, context.r13, context.r14, context.r15] = words.0;
+    arch::restart_call(&context);
+    arch::hand_over(None);
+    event::leave::<Bare>()
+}
+
+/// A message of any kind.
+#[inline(never)]
+fn general_ipc(mut system: Guard<'_, System<Bare>>, arguments: [u64; 5], words: Words) -> ! {
+    match system.platform.kernel.half_short(arguments, words.0, arch::caller()) {
+        Some(Sent::Stays) => {
+            let context = &raw const *system.context();
+            drop(system);
+            arch::resume(context)
+        }
+        Some(Sent::Waits) => event::leave_from(system),
+        None => {}
+    }
+    let [to, from, tag, timeouts, window] = arguments;
+    let operation = Operation {
+        number: abi::nucleus::Call::Ipc as u64,
+        arguments: [to, from, tag, timeouts, window, 0],
+    };
     let System {
         platform, supervisor, ..
     } = &mut *system;

@@ -4,7 +4,7 @@ use super::Kernel;
 use crate::{
     Half, Hardware,
     scheduler::LEVELS,
-    thread::{State, Thread},
+    thread::{NO_TIME, State, Thread},
 };
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
@@ -54,11 +54,17 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if count(State::Ready) != ready {
             return Err("a thread is ready and in no run queue");
         }
-        let timed = |(index, thread): (usize, &Thread)| {
-            (thread.deadline).is_none_or(|at_ns| self.timers.has(at_ns, index as u32))
-        };
-        if !self.threads.table.iter().enumerate().all(timed) {
-            return Err("a deadline without its timer");
+        for (index, thread) in self.threads.table.iter().enumerate() {
+            if thread.deadline_ns < thread.timer_ns {
+                return Err("a deadline without its timer");
+            }
+            if thread.timer_ns != NO_TIME && !self.timers.has(thread.timer_ns, index as u32) {
+                return Err("the timers have a thread under another time, or not at all");
+            }
+            let waits = !matches!(thread.state, State::Free | State::Ready | State::Running);
+            if thread.deadline_ns != NO_TIME && !waits {
+                return Err("a thread that waits for nothing has a deadline");
+            }
         }
         for (index, thread) in self.threads.table.iter().enumerate() {
             if let Some(processor) = thread.vectors.processor()

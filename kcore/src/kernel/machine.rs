@@ -11,7 +11,7 @@ use crate::{
     paging::{decode_page, encode_page, frame_of, is_present, unused, withhold},
     scheduler::Standing,
     smp::Request,
-    thread::{Context, PortalFrame, Resumed, State},
+    thread::{Context, NO_TIME, PortalFrame, Resumed, State},
     trace::Kind,
     wait::Key,
 };
@@ -190,6 +190,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         if let Some(index) = self.threads.find(thread) {
             self.hardware.trace(Kind::End, thread, 0);
             self.detach(index);
+            self.forget_timer(index);
             P::thread_ends(self, index);
             self.threads.remove(index);
         }
@@ -239,9 +240,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         let (rip, rsp) = (thread.context.rip, thread.context.rsp);
         thread.context.reset(rip, rsp);
         thread.context.set_results(0, value, value2);
-        if thread.deadline.take().is_some() {
-            self.timers.remove(index);
-        }
+        thread.deadline_ns = NO_TIME;
         self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
         self.waits.remove(&mut self.threads.table, &mut self.links, index);
         self.pass_to(index);
@@ -288,8 +287,8 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         }
         let thread = &mut self.threads.table[index as usize];
         thread.set_priority(priority);
-        if let Some(at_ns) = thread.deadline {
-            let priority = thread.standing.priority();
+        let (at_ns, priority) = (thread.timer_ns, thread.standing.priority());
+        if at_ns != NO_TIME {
             self.timers.remove(index);
             self.timers.insert(at_ns, index, priority);
         }

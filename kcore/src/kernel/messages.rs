@@ -9,7 +9,7 @@ use super::Kernel;
 use crate::{
     Frame, Half, Hardware, SpaceId, ThreadId,
     scheduler::List,
-    thread::{Context, State, Thread},
+    thread::{Context, NO_TIME, State, Thread},
 };
 
 /// A thread's part for messages.
@@ -27,8 +27,8 @@ pub struct Part {
     pub(crate) awaited: u32,
     /// Threads that wait to send to it.
     pub(super) senders: List,
-    /// Its message buffer.
-    pub(crate) buffer: Option<Frame>,
+    /// Its message buffer, or [`Frame::NOWHERE`].
+    buffer: Frame,
     /// The fault or exception that it waits to have answered.
     pub(crate) trouble: Option<Trouble>,
 }
@@ -40,6 +40,7 @@ impl Part {
     pub const WINDOW: usize = offset_of!(Self, window);
     pub const AWAITED: usize = offset_of!(Self, awaited);
     pub const SENDERS: usize = offset_of!(Self, senders);
+    pub const BUFFER: usize = offset_of!(Self, buffer);
     /// Of `pending`, with `delivered` behind it: together they are one word.
     pub const INTERRUPTS: usize = offset_of!(Self, pending);
 
@@ -60,8 +61,21 @@ impl Part {
         (*wait_for, *window) = (0, 0);
         (*pending, *delivered, *awaited) = (0, 0, 0);
         *senders = List::EMPTY;
-        *buffer = None;
+        *buffer = Frame::NOWHERE;
         *trouble = None;
+    }
+
+    /// Its message buffer.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> Option<Frame> {
+        (self.buffer != Frame::NOWHERE).then_some(self.buffer)
+    }
+
+    /// It has this message buffer from now on; gives the one it had.
+    pub(crate) fn set_buffer(&mut self, buffer: Option<Frame>) -> Option<Frame> {
+        let before = self.buffer();
+        self.buffer = buffer.unwrap_or(Frame::NOWHERE);
+        before
     }
 
     /// The thread that has waited longest to send to this one, or [`crate::scheduler::NONE`].
@@ -78,7 +92,7 @@ impl Part {
         senders: List::EMPTY,
         pending: 0,
         delivered: 0,
-        buffer: None,
+        buffer: Frame::NOWHERE,
         trouble: None,
     };
 }
@@ -88,7 +102,7 @@ impl Part {
 pub(crate) const SUPERVISED: u32 = 1;
 /// Its space's I/O ports are on, and must be turned off when another space runs.
 pub(crate) const PORTS: u32 = 2;
-/// It waits with a deadline, or for the answer to a fault.
+/// It waits for the answer to a fault.
 pub(crate) const WAITS: u32 = 4;
 /// The server looks at its protected calls and returns.
 pub(crate) const INTERCEPTED: u32 = 8;
@@ -142,7 +156,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         thread.receive(from, window);
         if let Some(at_ns) = until {
-            thread.slow |= WAITS;
             self.set_deadline(me, at_ns);
         }
     }
@@ -160,9 +173,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if thread.state == State::Receiving {
             thread.state = State::Suspended;
         }
-        if thread.deadline.take().is_some() {
-            self.timers.remove(receiver);
-        }
+        thread.deadline_ns = NO_TIME;
     }
 
     /// Whether a thread that is in no list can run here at once.
@@ -173,11 +184,12 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     /// The running thread has sent, and waits for a message. Somebody else runs next, by [`Kernel::receive_at_once`].
     #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64) {
+    pub(crate) fn send_at_once(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64, deadline_ns: u64) {
         if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
             (thread.context.rip, thread.context.rsp) = (rip, rsp);
             thread.vectors = thread.vectors.dropped();
             thread.receive(from, window);
+            thread.deadline_ns = deadline_ns;
         }
     }
 
@@ -202,6 +214,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         );
         thread.ipc.wait_for = 0;
         thread.slow &= !WAITS;
+        thread.deadline_ns = NO_TIME;
         thread.state = State::Running;
         thread.processor = processor.number;
         thread.unbegun = false;

@@ -303,8 +303,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             }
         }
         let now = self.hardware.now_ns();
-        for (at_ns, index) in self.timers.iter() {
-            let name = Name(self.id_of(index));
+        for (_, index) in self.timers.iter() {
+            let thread = self.thread(index);
+            let (Some(at_ns), name) = (thread.deadline(), Name(thread.id)) else {
+                continue;
+            };
             match at_ns.checked_sub(now) {
                 Some(wait) => writeln!(out, "timer: {name} in {} us", wait / 1000)?,
                 None => writeln!(out, "timer: {name} is {} us late", (now - at_ns) / 1000)?,

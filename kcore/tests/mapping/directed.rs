@@ -211,6 +211,41 @@ fn a_part_of_a_large_page_can_be_granted_and_comes_back() {
     assert_eq!(world.memory().1, before.1);
 }
 
+/// Appendix A: a granter has no hold on what it granted, whatever larger range it flushes. What it mapped beside it goes.
+#[test]
+fn sigma0_has_no_hold_on_what_it_granted() {
+    for (how, taken) in [(SLOT, memory(0x4_0000, SLOT, RWX)), (GIB, memory(0x4_0000, GIB, RWX))] {
+        let mut world = world(3);
+        let one = memory(0x4_0003, PAGE, RWX);
+        // Space 1 has the whole, as a large page, and loses the page that is granted.
+        let whole = memory(0x4_0000, how, RWX);
+        world.run(&give(How::Map, 0, whole, 1, whole)).expect("map");
+        world.run(&give(How::Grant, 0, one, 2, one)).expect("grant");
+        world.run(&give(How::Map, 2, one, 3, one)).expect("map onward");
+        world.run(&flush(0, taken, Rights::W, Own::Kept)).expect("flush");
+        assert_eq!(world.translate(1, 0x4_0002), Some((0x4_0002, Rights::RX)));
+        assert_eq!(world.translate(2, 0x4_0003), Some((0x4_0003, RWX)));
+        world.run(&flush(0, taken, RWX, Own::Kept)).expect("flush");
+        assert_eq!(world.translate(1, 0x4_0002), None);
+        assert_eq!(world.translate(2, 0x4_0003), Some((0x4_0003, RWX)));
+        assert_eq!(world.translate(3, 0x4_0003), Some((0x4_0003, RWX)));
+        // It is gone from there when its holder goes, and σ₀ has it again.
+        world.run(&Op::Destroy { space: 2 }).expect("destroy");
+        assert_eq!(world.translate(3, 0x4_0003), None);
+        assert_eq!(world.translate(0, 0x4_0003), Some((0x4_0003, RWX)));
+    }
+    let mut world = world(2);
+    let (all, one) = (
+        Fpage::ports(0, 16).expect("ports"),
+        Fpage::ports(0x3f8, 0).expect("a port"),
+    );
+    world.run(&give(How::Map, 0, all, 1, all)).expect("map");
+    world.run(&give(How::Grant, 0, one, 2, all)).expect("grant");
+    world.run(&flush(0, all, Rights::RW, Own::Kept)).expect("flush");
+    assert_eq!(world.translate(1, PORTS + 0x3f9), None);
+    assert!(world.translate(2, PORTS + 0x3f8).is_some());
+}
+
 #[test]
 fn a_flush_that_cannot_split_takes_the_large_page() {
     let mut world = world(0);

@@ -5,6 +5,7 @@
 mod fake;
 
 mod directed;
+mod errors;
 mod exhaustive;
 mod long;
 mod model;

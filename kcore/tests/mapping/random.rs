@@ -213,6 +213,12 @@ fn ports_in_pieces_overlap() {
     run(&ops, 60_000, false);
 }
 
+/// Operations of a long sequence: `MAPPING_OPERATIONS` asks for more, or fewer.
+fn operations() -> usize {
+    let asked = std::env::var("MAPPING_OPERATIONS").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(1_500)
+}
+
 /// `PROPTEST_CASES` asks for more. The seed is told when a test fails; `PROPTEST_RNG_SEED` gives it again.
 fn config(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
@@ -252,5 +258,14 @@ proptest! {
     #[test]
     fn port_bitmaps_say_what_the_model_says(ops in prop::collection::vec(ports_op(), 1..30)) {
         run(&ops, 60_000, false);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(2))]
+
+    #[test]
+    fn long_lives_end_as_the_model_does(ops in prop::collection::vec(op(40_000), operations()), tight in any::<bool>()) {
+        run(&ops, if tight { 1_000 } else { 60_000 }, tight);
     }
 }

@@ -1,7 +1,10 @@
 //! A kernel and the paper's model side by side, and a fake TLB that remembers what the page tables
 //! said until it is told to forget.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use abi::{Error, Rights};
 use kcore::{
@@ -15,6 +18,7 @@ use kcore::{
 };
 
 use crate::{
+    errors,
     fake::Fake,
     model::{Entry, Model},
 };
@@ -59,6 +63,10 @@ pub struct World {
     /// By number in the model.
     pub spaces: Vec<Option<SpaceId>>,
     pub creators: Vec<usize>,
+    /// Spaces whose destruction has begun.
+    dying: Vec<usize>,
+    /// In which order they were made.
+    made: Vec<u32>,
     /// Pages that are compared, of every space: the model knows no others.
     samples: Vec<u64>,
     tlb: BTreeMap<(u32, u64), Translation>,
@@ -75,7 +83,7 @@ pub fn memory(page: u64, log2: u8, rights: Rights) -> Fpage {
 }
 
 /// First page (or port, behind all pages) of an fpage, and how many.
-fn pages(fpage: Fpage) -> (u64, u64) {
+pub fn pages(fpage: Fpage) -> (u64, u64) {
     match fpage.resource() {
         Resource::Memory => (fpage.base() / 4096, fpage.size() / 4096),
         Resource::Ports => (PORTS + fpage.base(), fpage.size()),
@@ -100,6 +108,8 @@ impl World {
             model,
             spaces: vec![Some(sigma0)],
             creators: vec![0],
+            dying: Vec::new(),
+            made: vec![0],
             samples: samples.to_vec(),
             tlb: BTreeMap::new(),
             lent: Vec::new(),
@@ -116,9 +126,36 @@ impl World {
     pub fn create(&mut self, creator: usize, quota: u32) -> Result<usize, Error> {
         let creator_id = self.id(creator).ok_or(Error::BadArgument)?;
         let id = self.kernel.free_space_create(creator_id, quota)?;
+        let now = self.made.iter().max().map_or(0, |last| last + 1);
+        // The number of one that is gone is used again.
+        if let Some(number) = self.spaces.iter().position(Option::is_none) {
+            (self.spaces[number], self.creators[number], self.made[number]) = (Some(id), creator, now);
+            return Ok(number);
+        }
         self.spaces.push(Some(id));
         self.creators.push(creator);
+        self.made.push(now);
         Ok(self.spaces.len() - 1)
+    }
+
+    /// Whether the model knows a page.
+    pub fn follows(&self, page: u64) -> bool {
+        self.samples.contains(&page)
+    }
+
+    /// Whether the destruction of a space has begun and is not finished.
+    pub fn is_dying(&self, space: usize) -> bool {
+        self.dying.contains(&space)
+    }
+
+    /// A space goes, after the youngest of those that it made, and so on.
+    fn dies(&mut self, space: usize) {
+        let mut at = Some(space);
+        while let Some(space) = at {
+            self.dying.push(space);
+            let children = (1..self.spaces.len()).filter(|&number| self.id(number).is_some());
+            at = (children.filter(|&number| self.creators[number] == space)).max_by_key(|&number| self.made[number]);
+        }
     }
 
     /// The answer that a processor would find, or a permission bitmap say.
@@ -134,6 +171,7 @@ impl World {
 
     /// One call, and the same in the model. Returns whether it must be done again.
     pub fn step(&mut self, op: &Op) -> Result<Progress, Error> {
+        let (expected, left) = (errors::expected(self, op), errors::left(self, op));
         let result = match *op {
             Op::Give {
                 how,
@@ -151,6 +189,7 @@ impl World {
             Op::Create { creator, quota } => self.create(creator, quota).map(|_| Progress::Done),
             Op::Destroy { space } => self.destroy(space),
         };
+        errors::check(self, op, expected, left, result.err());
         let more = result == Ok(Progress::More);
         self.unfinished += u32::from(more);
         // Of a long operation not every call has all invariants checked: each port of each space is looked at. But the model follows every
@@ -197,14 +236,23 @@ impl World {
             }
             return Ok(mapped.progress);
         }
+        // A large page that covers a whole linked slot takes the link's place, also where the model follows no page.
+        let landed = target + (done.start - first)..target + (done.end - first);
+        let links: Vec<_> = self.model.links.keys().copied().collect();
+        for (space, slot) in links
+            .into_iter()
+            .filter(|&(space, slot)| space == to as u32 && landed.contains(&(slot * 512)))
+        {
+            if self.link_at(to, slot * 512).is_none() {
+                self.model.links.remove(&(space, slot));
+            }
+        }
         for &page in self.samples.iter().filter(|page| done.contains(page)) {
             let linked = self.model.links.contains_key(&(from as u32, page / 512));
             if linked || self.model.real(from as u32, page).is_none() {
                 continue;
             }
             let (source, landed) = ((from as u32, page), (to as u32, target + (page - first)));
-            // A large page that covers a whole linked slot takes the link's place.
-            self.model.links.remove(&(to as u32, landed.1 / 512));
             match how {
                 How::Grant => self.model.grant(source, landed, rights),
                 _ => self.model.map(source, landed, rights),
@@ -228,8 +276,7 @@ impl World {
         let own = own == Own::Too && space != 0;
         let number = space as u32;
         let whole = first.div_ceil(512)..(first + count) / 512;
-        let mut slots: Vec<u64> = self.samples.iter().map(|page| page / 512).collect();
-        slots.dedup();
+        let slots: BTreeSet<u64> = self.model.links.keys().map(|&(_, slot)| slot).collect();
         for slot in slots.into_iter().filter(|slot| whole.contains(slot)) {
             self.model.flush_links(number, slot, rights);
             if let (true, Some(&(owner, had))) = (own, self.model.links.get(&(number, slot))) {
@@ -257,10 +304,12 @@ impl World {
     fn destroy(&mut self, space: usize) -> Result<Progress, Error> {
         let id = self.id(space).ok_or(Error::BadArgument)?;
         let progress = self.kernel.free_space_destroy(id)?;
+        self.dies(space);
         // The kernel no longer knows the spaces that are gone.
         for number in 1..self.spaces.len() {
             if self.spaces[number].is_some_and(|id| self.kernel.free_space_quota(id).is_none()) {
                 self.spaces[number] = None;
+                self.dying.retain(|&dying| dying != number);
                 self.model.destroy(number as u32);
                 self.tlb.retain(|&(space, _), _| space != number as u32);
             }
@@ -275,6 +324,7 @@ impl World {
     /// page could not be split, a space may have lost more than the model says; then the model
     /// loses it too, and with it all that came from there.
     fn compare(&mut self, op: &Op, more: bool) {
+        self.compare_links(op, more || self.tight);
         // σ₀ last, for it gets back what others lose; links after all, for they show what others have.
         let numbers = (0..self.spaces.len()).rev();
         for (linked, number) in [false, true]
@@ -295,22 +345,54 @@ impl World {
                     continue;
                 }
                 let (allowed, left) = (more || self.tight, is.map_or(Rights::NONE, |(_, rights)| rights));
-                if let (true, Some((_, had))) = (allowed, says) {
-                    let link = self.model.links.get_mut(&(number as u32, page / 512));
-                    match link {
-                        Some((owner, rights)) if *owner != u32::MAX => {
-                            *rights = rights.without(had.without(left));
-                            if !rights.contains(Rights::R) {
-                                self.model.links.remove(&(number as u32, page / 512));
-                            }
-                        }
-                        _ => self.model.flush_own(number as u32, page, had.without(left)),
-                    }
+                if let (true, Some((_, had))) = (allowed && !linked, says) {
+                    self.model.flush_own(number as u32, page, had.without(left));
                     says = self.model.real(number as u32, page);
                 }
                 assert_eq!(is, says, "space {number} page {page:#x} after {op:?}");
             }
         }
+    }
+
+    /// Links are where the model has them; in the middle of an operation one may be gone already.
+    fn compare_links(&mut self, op: &Op, more: bool) {
+        let links: Vec<_> = self
+            .model
+            .links
+            .iter()
+            .map(|(&place, &(_, rights))| (place, rights))
+            .collect();
+        for ((space, slot), says) in links {
+            let is = self.link_at(space as usize, slot * 512);
+            if is == Some(says) {
+                continue;
+            }
+            let lost = is.is_none_or(|is| says.contains(is));
+            assert!(
+                more && lost,
+                "space {space} links slot {slot:#x} with {is:?}, not {says:?}, after {op:?}"
+            );
+            match is {
+                Some(is) => self.model.links.get_mut(&(space, slot)).expect("it was there").1 = is,
+                None => drop(self.model.links.remove(&(space, slot))),
+            }
+        }
+    }
+
+    /// The rights of the link that stands in a space's tables for the slot of a page.
+    pub fn link_at(&self, space: usize, page: u64) -> Option<Rights> {
+        let mut table = self.kernel.spaces().get(self.id(space)?).root();
+        for level in (1..4u32).rev() {
+            let entry = self.kernel.hardware.table(table)[(page >> (9 * level)) as usize & 511].load(Relaxed);
+            if paging::is_present(entry) && paging::is_linked(entry) {
+                return Some(paging::mapping_rights(entry));
+            }
+            if !paging::is_present(entry) || paging::is_large(entry) {
+                return None;
+            }
+            table = paging::frame_of(entry);
+        }
+        None
     }
 
     /// Only a grant of a larger page by σ₀ may make it wait for a part.

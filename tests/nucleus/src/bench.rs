@@ -1,6 +1,9 @@
 //! Costs of the µ-kernel's operations, as rows for the host tool: `row=NAME ticks=MEDIAN min=… n=… ns=…`,
 //! all for one operation, warm. Under an emulator that counts instructions a tick is an instruction.
 
+mod messages;
+mod ranges;
+
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::{
@@ -22,6 +25,7 @@ use crate::{
     messages::start,
     world::{World, memory},
 };
+use ranges::What;
 
 /// Samples of a row.
 const SAMPLES: usize = 31;
@@ -85,6 +89,11 @@ const ROWS: &[Row] = &[
     ("ipc-after-vector", |setting| round_trip(setting, 0, Uses::Once)),
     ("ipc-vector", |setting| round_trip(setting, 1, Uses::EachTime)),
     ("ipc-same-space", same_space),
+    ("ipc-8-words", |setting| messages::round_trip(setting, 8, u32::MAX)),
+    ("ipc-64-words", |setting| messages::round_trip(setting, 64, u32::MAX)),
+    ("ipc-timeout", |setting| messages::round_trip(setting, 4, 1_000_000)),
+    ("ipc-map-item", messages::map_item),
+    ("ipc-send-receive", messages::send_receive),
     ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
     ("pager-round-trip-of-slot", |setting| {
         pager_round_trip(setting, Held::Slot)
@@ -94,10 +103,15 @@ const ROWS: &[Row] = &[
     ("link-2m", link_slot),
     ("flush-page", |setting| of_pages(setting, 1)),
     ("flush-page-of-slot", |setting| of_slot(setting, 1)),
+    ("map-8", |setting| ranges::row(setting, What::Map)),
+    ("flush-8", |setting| ranges::row(setting, What::Flush)),
+    ("map-replace", |setting| ranges::row(setting, What::Replace)),
+    ("flush-8-spaces", |setting| ranges::row(setting, What::FlushSpaces)),
     ("interrupt-to-thread", interrupt_to_thread),
     ("nucleus-yield-switch", yield_switch),
     ("space-create-delete", space_create_delete),
     ("nucleus-thread-create-delete", thread_create_delete),
+    ("bare-thread-run", messages::thread_run),
     ("rpc-touch-2", |setting| rpc_touch(setting, 2)),
     ("rpc-touch-4", |setting| rpc_touch(setting, 4)),
     ("rpc-touch-8", |setting| rpc_touch(setting, 8)),
@@ -341,9 +355,9 @@ fn map_and_flush(base: u64, space: u64) -> Result<[u64; 2], Error> {
     Ok([between - before, call::ticks() - between])
 }
 
-/// A space that has the tables for [`map_and_flush`]: a page behind the batch keeps them.
-fn receiver(base: u64) -> Result<u64, Error> {
-    let space = call::space_create(16 * 64, 0, 0, 0)?;
+/// A space that has the tables for a batch, and the quota of so many tables: a page behind the batch keeps them.
+fn receiver(base: u64, tables: u64) -> Result<u64, Error> {
+    let space = call::space_create(tables * 64, 0, 0, 0)?;
     let (kept, behind) = (base + BATCH * PAGE, PLACE + BATCH * PAGE);
     call::map(fpage(kept, 12, Rights::RW), space, fpage(behind, 12, Rights::RW), MAP)?;
     Ok(space)
@@ -353,7 +367,7 @@ nucleus::thread_entry!(giver_entry, giver);
 /// Has pages at [`GIVEN`], each of which it got as a page. When asked, maps and flushes a batch and answers with the ticks of both;
 /// nothing, if it could not.
 fn giver(_: u64) {
-    let space = receiver(GIVEN).unwrap_or(0);
+    let space = receiver(GIVEN, 16).unwrap_or(0);
     let mut next = message::receive();
     while let Ok(got) = next {
         let [mapped, flushed] = map_and_flush(GIVEN, space).unwrap_or_default();
@@ -387,7 +401,7 @@ fn of_pages(setting: &Setting, which: usize) -> Outcome<Samples> {
 /// The same where it holds one page of 2 MiB, from which each page is cut.
 fn of_slot(setting: &Setting, which: usize) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
-    let space = receiver(base)?;
+    let space = receiver(base, 16)?;
     let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {
         let ticks = map_and_flush(base, space)?;

@@ -197,7 +197,12 @@ fn exchange_message(random: &mut Random, to: u64) -> bool {
         _ => identifier(random, &THREAD_IDS),
     };
     let to = if random.one_in(4) || is_kept(to) { 0 } else { to };
-    let label = tag(random.word() >> 48, random.below(6), u64::from(random.one_in(4)));
+    let words = if random.one_in(4) {
+        random.below(66)
+    } else {
+        random.below(6)
+    };
+    let label = tag(random.word() >> 48, words, u64::from(random.one_in(4)));
     let label = if random.one_in(10) { random.word() } else { label };
     let wait = timeouts(random.below(300) as u32, random.below(300) as u32);
     let (what, way) = gift(random);

@@ -1,16 +1,20 @@
-//! The common case: a call, or a reply that waits for anyone, of a message in registers alone, to a
-//! thread that waits for it, with nobody more urgent ready. Counted in instructions (`ipc-round-trip`).
+//! The common case: a call, or a reply that waits for anyone, of a message of words alone, to a
+//! thread that waits for it, with nobody more urgent ready. Counted in instructions (`ipc-round-trip`, `ipc-64-words`, `ipc-timeout`).
 //!
 //! Nothing is changed until all is certain. It does what the general path does (a test
-//! compares them), but it saves no registers: the words stay where they are. The kernel
+//! compares them), but it saves no registers: the first words stay where they are. The kernel
 //! has it in assembly (`arch/x86_64/message.rs`), and this is the oracle: the same steps in the same order.
+//!
+//! A deadline costs little: mostly the timers have the thread already, for the deadline of an earlier message, and leave it there until that
+//! time has come ([`Thread`]).
 
-use abi::nucleus::{ANYONE, NEVER, REGISTER_WORDS};
+use abi::nucleus::{ANYONE, MESSAGE_WORDS, NEVER, REGISTER_WORDS};
 
 use crate::{
     Hardware, Kernel,
     bare::{Bare, THREADS_MAX},
     scheduler::NONE,
+    thread::{NO_TIME, Thread},
 };
 
 /// The place where a message is received.
@@ -29,8 +33,9 @@ pub struct Handover {
 impl<H: Hardware> Kernel<H, Bare> {
     /// Does the operation if it is such a case. `rip` and `rsp` say where the sender goes on.
     pub fn ipc_fast(&mut self, [to, from, tag, timeouts, window]: [u64; 5], rip: u64, rsp: u64) -> Option<Handover> {
-        // The lower part of a tag holds the lengths and the kernel's mark; the lower half of the timeouts is for receiving.
-        if tag as u16 > REGISTER_WORDS as u16 || timeouts as u32 != NEVER {
+        // The lower part of a tag holds the lengths and the kernel's mark.
+        let words = usize::from(tag as u16);
+        if words > MESSAGE_WORDS {
             return None;
         }
         let thread = self.current_thread()?;
@@ -38,8 +43,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if thread.slow != 0 {
             return None;
         }
-        let part = &thread.ipc;
-        if from != to && (from != ANYONE || part.first_sender() != NONE || part.pending | part.delivered != 0) {
+        if !would_wait(thread, to, from) {
             return None;
         }
         let receiver = to as u32 & (THREADS_MAX as u32 - 1);
@@ -57,8 +61,13 @@ impl<H: Hardware> Kernel<H, Bare> {
         } else {
             Some(self.spaces().find(callee)?.load())
         };
+        let deadline_ns = self.deadline_at_once(thread, timeouts as u32)?;
+        if words > REGISTER_WORDS {
+            let (mine, its) = (thread.ipc.buffer()?, other.ipc.buffer()?);
+            self.copy_words(mine, its, words);
+        }
         // From here on all is certain.
-        self.send_at_once((rip, rsp), from, window);
+        self.send_at_once((rip, rsp), from, window, deadline_ns);
         let (context, part) = self.receive_at_once(receiver)?;
         part.awaited = 1;
         let (next_rip, next_rsp) = (context.rip, context.rsp);
@@ -73,4 +82,21 @@ impl<H: Hardware> Kernel<H, Bare> {
             sender,
         })
     }
+
+    /// The deadline of a thread that is about to wait, if there is none or the timers need not be told.
+    #[inline(always)]
+    pub(in crate::bare) fn deadline_at_once(&self, thread: &Thread, receive_us: u32) -> Option<u64> {
+        if receive_us == NEVER {
+            return Some(NO_TIME);
+        }
+        let at_ns = self.hardware.now_ns() + u64::from(receive_us) * 1000;
+        (receive_us != 0 && at_ns >= thread.timer_ns).then_some(at_ns)
+    }
+}
+
+/// Whether nothing is there for a thread that has sent to `to` and receives from `from`: an answer cannot be, and of anyone nobody waits.
+#[inline(always)]
+pub(in crate::bare) fn would_wait(thread: &Thread, to: u64, from: u64) -> bool {
+    let part = &thread.ipc;
+    from == to || from == ANYONE && part.first_sender() == NONE && part.pending | part.delivered == 0
 }

@@ -18,7 +18,7 @@
 //! on what is left of the slice, unless somebody more urgent is ready.
 
 mod ending;
-mod fast;
+pub(in crate::bare) mod fast;
 mod phases;
 pub(in crate::bare) mod transfer;
 mod trouble;

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::{Request, Tag};
 use crate::{
-    Hardware, Kernel, SpaceId,
+    Frame, Hardware, Kernel, SpaceId,
     bare::Bare,
     bare::mapping::{Fpage, How, Progress, Resource},
 };
@@ -31,7 +31,7 @@ pub(in crate::bare) fn fpage(word: u64) -> Result<Fpage, Error> {
 }
 
 /// A window for the page that holds an address.
-const fn page_window(address: u64) -> u64 {
+pub(in crate::bare) const fn page_window(address: u64) -> u64 {
     abi::nucleus::fpage(address & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX)
 }
 
@@ -84,7 +84,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Ends a receiver's wait with a message. One that waits for the answer to a fault goes on with
     /// the registers it has.
-    pub(super) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
+    pub(in crate::bare) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
         self.end_wait(receiver);
         if self.messages_of(receiver).trouble.take().is_some() {
             return;
@@ -96,11 +96,16 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The words behind those in registers.
-    fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
-        let frame = |index: u32| self.thread(index).ipc.buffer;
-        let (Some(from), Some(to)) = (frame(sender), frame(receiver)) else {
-            return;
-        };
+    pub(in crate::bare) fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
+        let frame = |index: u32| self.thread(index).ipc.buffer();
+        if let (Some(from), Some(to)) = (frame(sender), frame(receiver)) {
+            self.copy_words(from, to, words);
+        }
+    }
+
+    /// The same from buffer to buffer.
+    #[inline]
+    pub(super) fn copy_words(&self, from: Frame, to: Frame, words: usize) {
         let (from, to) = (self.hardware.table(from), self.hardware.table(to));
         for (place, word) in to.iter().zip(from).take(words).skip(REGISTER_WORDS) {
             place.store(word.load(Relaxed), Relaxed);
@@ -112,7 +117,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let thread = self.thread(sender);
         let context = &thread.context;
         let registers = [context.r12, context.r13, context.r14, context.r15];
-        match (registers.get(index), thread.ipc.buffer) {
+        match (registers.get(index), thread.ipc.buffer()) {
             (Some(&word), _) => word,
             (None, Some(frame)) => self.hardware.table(frame)[index].load(Relaxed),
             (None, None) => 0,

@@ -473,13 +473,24 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// Size of the piece at a page that has one frame range and one holder: what an entry says, and
-    /// for ports, which have no larger entries, the mapping itself while it is whole.
+    /// for ports, which have no larger entries, the mapping itself while it is whole. σ₀ has no other mapping of ports between those of its one.
     pub fn whole_level(&self, found: &Found, node: u32) -> u8 {
         let node = self.mapping.tree.get(node);
-        if is_port(found.page) && u64::from(node.live) == span(node) {
+        if !is_port(found.page) {
+            return found.level;
+        }
+        if u64::from(node.live) == span(node) {
             return node.level();
         }
-        found.level
+        let is_sigma0 = self.mapping.sigma0 == Some(node.space);
+        let first = (found.page - PORTS_PAGE) as usize;
+        let block = pages(1) as usize;
+        let has_block = || {
+            let space = self.mapping.spaces[usize::from(node.space)].as_ref();
+            let ports = space.and_then(|space| space.ports.get(first / 8..(first + block) / 8));
+            ports.is_some_and(|ports| ports.iter().all(|&byte| byte == 0))
+        };
+        u8::from(is_sigma0 && first.is_multiple_of(block) && has_block())
     }
 
     // ---- ports ---------------------------------------------------------------------------------

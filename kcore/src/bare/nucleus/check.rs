@@ -47,7 +47,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             if (thread.state == State::Receiving) != (part.wait_for != 0) {
                 return Err("a thread receives without waiting for anyone, or the other way round");
             }
-            let waits = thread.state == State::Receiving && (thread.deadline.is_some() || part.trouble.is_some());
+            let waits = thread.state == State::Receiving && part.trouble.is_some();
             if waits != (thread.slow & WAITS != 0) {
                 return Err("the fast path may deliver where it must not, or never again");
             }
@@ -76,7 +76,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         for part in self.half.nucleus.spaces.iter().flatten() {
             let space = (part.id & 0xffff) as u32;
             let inside = |thread: &&crate::thread::Thread| {
-                thread.state != State::Free && thread.space.0 == space && thread.ipc.buffer.is_some()
+                thread.state != State::Free && thread.space.0 == space && thread.ipc.buffer().is_some()
             };
             if self.threads().table.iter().filter(inside).count() != part.threads as usize {
                 return Err("a space counts its threads wrongly");

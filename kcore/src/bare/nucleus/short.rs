@@ -7,20 +7,23 @@
 
 use abi::{
     Rights,
-    address::{PAGE, SLOT},
+    address::{ADDRESS_BITS, PAGE, SLOT},
     nucleus::{
-        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, NEVER, REGISTER_WORDS, ROOT_GIVES_BELOW,
-        TAG_KERNEL, tag,
+        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, MESSAGE_WORDS, REGISTER_WORDS,
+        ROOT_GIVES_BELOW, TAG_KERNEL, TAG_WORDS, tag,
     },
 };
 
 use crate::{
-    Hardware, Kernel, SpaceId,
-    bare::{Bare, ipc::INTERRUPT_TAG},
+    Hardware, Kernel, SpaceId, ThreadId,
+    bare::{
+        Bare,
+        ipc::{INTERRUPT_TAG, Request, fast::would_wait, transfer::page_window},
+    },
     event::Access,
+    kernel::Rotation,
     messages::{Trouble, WAITS},
-    scheduler::NONE,
-    thread::USER_FLAGS,
+    thread::{State, Thread, USER_FLAGS, VectorState},
 };
 
 /// The lower part of the tag of a message that is one item.
@@ -39,6 +42,23 @@ const fn is_plain(word: u64, size: u64) -> bool {
     let others = (Rights::W.bits() | Rights::X.bits()) as u64;
     // Of a larger one some bits of the address must be clear, too.
     word & (size - 1) & !others == lower_bits(size)
+}
+
+/// What becomes of the thread that called.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It waits, and any other may be next.
+    Waits,
+    /// It goes on, with its results in its context.
+    Stays,
+}
+
+/// The page where one that stands at `source` lands in a larger window of memory ([`Fpage::landing`]).
+#[inline(always)]
+fn landing(source: u64, window: u64) -> Option<u64> {
+    let rest = 1u64.wrapping_shl((window >> FPAGE_SIZE_SHIFT) as u32 & 63) - 1;
+    let is_memory = window >> ADDRESS_BITS == 0 && rest >> ADDRESS_BITS == 0 && rest >= PAGE;
+    (is_memory && is_plain(window, rest + 1)).then_some((window & !rest | source & rest) / PAGE)
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -82,10 +102,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let spaces = (from.0 as u16, to.0 as u16);
         match way {
-            MAP if is_plain(source, PAGE) && is_plain(window, PAGE) => {
-                self.map_page(spaces.0, spaces.1, source / PAGE, window / PAGE, rights)
+            MAP if is_plain(source, PAGE) => {
+                let target = if is_plain(window, PAGE) {
+                    window / PAGE
+                } else {
+                    landing(source, window)?
+                };
+                self.map_page(spaces.0, spaces.1, source / PAGE, target, rights)
             }
-            LINK if is_plain(source, SLOT) && is_plain(window, SLOT) && (source ^ window) < PAGE => {
+            LINK if is_plain(source, SLOT) && (source ^ window) < PAGE && is_plain(window, SLOT) => {
                 self.link_slot(spaces.0, spaces.1, source / PAGE, rights)
             }
             _ => None,
@@ -144,43 +169,105 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(to)
     }
 
-    /// The answer to a fault: one page; the sender waits for anyone's next message. The thread that faulted runs now.
+    /// A message with one item to a thread that waits for it; the sender waits for another. An item for a thread that faulted is for the page
+    /// that it touched: that thread, which runs now, goes on as it was.
     ///
-    /// Its arguments are those of [`Call::Ipc`], and the first two words of the message.
+    /// Its arguments are those of [`Call::Ipc`], and the message's first words.
     #[inline(always)]
-    pub fn answer_short(
+    pub fn item_short(
         &mut self,
         [to, from, tag, timeouts, window]: [u64; 5],
-        [source, way]: [u64; 2],
-        (rip, rsp): (u64, u64),
-    ) -> Option<u32> {
-        if tag as u16 != ONE_ITEM || from != ANYONE || timeouts as u32 != NEVER {
-            return None;
-        }
+        words: [u64; REGISTER_WORDS],
+        at: (u64, u64),
+    ) -> Option<Rotation> {
+        let length = (tag & TAG_WORDS) as usize;
         let thread = self.current_thread()?;
-        let part = &thread.ipc;
-        if thread.slow != 0 || part.first_sender() != NONE || part.pending | part.delivered != 0 {
+        if tag as u16 != ONE_ITEM | length as u16 || thread.slow != 0 || !would_wait(thread, to, from) {
             return None;
         }
+        let (source, way) = (*words.get(length)?, *words.get(length + 1)?);
+        let deadline_ns = self.deadline_at_once(thread, timeouts as u32)?;
         let (space, sender) = (thread.space, thread.id.0);
-        let faulted = to as u32 & 0xffff;
-        let other = self.threads().table.get(faulted as usize)?;
-        let trouble = other.ipc.trouble.as_ref()?;
-        if other.id.0 != to
-            || sender == to
-            || other.ipc.wait_for != sender
-            || other.deadline.is_some()
-            || trouble.label != LABEL_FAULT
-            || !self.may_run(other)
-        {
+        let receiver = to as u32 & 0xffff;
+        let other = self.threads().table.get(receiver as usize)?;
+        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
+        let is_slow = other.slow & !WAITS != 0;
+        if other.id.0 != to || sender == to || !waits || is_slow || !self.may_run(other) {
             return None;
         }
-        let place = abi::nucleus::fpage(trouble.words[0] & !(PAGE - 1), PAGE.trailing_zeros() as u8, Rights::RWX);
-        let other = other.space;
-        self.give_short(space, source, other, place, way)?;
-        self.send_at_once((rip, rsp), from, window);
-        self.receive_at_once(faulted)?.1.trouble = None;
-        Some(faulted)
+        let window_there = match &other.ipc.trouble {
+            None => other.ipc.window,
+            Some(trouble) if trouble.label == LABEL_FAULT => page_window(trouble.words[0]),
+            Some(_) => return None,
+        };
+        let unused = |thread: &Thread| thread.vectors == VectorState::UNUSED;
+        let (other, is_plain) = (other.space, unused(thread) && unused(other));
+        self.give_short(space, source, other, window_there, way)?;
+        self.send_at_once(at, from, window, deadline_ns);
+        let (context, part) = self.receive_at_once(receiver)?;
+        if from == to {
+            part.awaited = 1;
+        }
+        if part.trouble.take().is_none() {
+            context.reset(context.rip, context.rsp);
+            context.set_results(0, tag, sender);
+            [context.r12, context.r13, context.r14, context.r15] = words;
+        }
+        Some(Rotation {
+            next: receiver,
+            is_plain,
+        })
+    }
+
+    /// A message of words that is sent to a thread that waits for it, by one that goes on; or waiting alone.
+    pub fn half_short(
+        &mut self,
+        [to, from, tag, timeouts, window]: [u64; 5],
+        words: [u64; REGISTER_WORDS],
+        at: (u64, u64),
+    ) -> Option<Sent> {
+        let thread = self.current_thread()?;
+        if thread.slow != 0 {
+            return None;
+        }
+        if to == 0 {
+            return self.receive_short(from, timeouts, window, at);
+        }
+        let (sender, level) = (thread.id.0, thread.standing.level());
+        let receiver = to as u32 & 0xffff;
+        let other = self.threads().table.get(receiver as usize)?;
+        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
+        let runs_on = from == 0 && other.standing.level() <= level;
+        let length = usize::from(tag as u16);
+        if other.id.0 != to || sender == to || !waits || !runs_on || length > MESSAGE_WORDS {
+            return None;
+        }
+        if length > REGISTER_WORDS && other.ipc.trouble.is_none() {
+            self.copy_buffer(thread.id.index() as u32, receiver, length);
+        }
+        self.deliver(receiver, tag, sender, words);
+        self.enqueue(receiver);
+        let context = self.current_context()?;
+        context.reset(at.0, at.1);
+        Some(Sent::Stays)
+    }
+
+    /// Waits for a message that is not there yet.
+    fn receive_short(&mut self, from: u64, timeouts: u64, window: u64, at: (u64, u64)) -> Option<Sent> {
+        let me = self.current()?;
+        let thread = self.thread(me);
+        let nobody = match self.threads().find(ThreadId(from)) {
+            Some(partner) => partner != me && self.thread(partner).state != State::Sending(me),
+            None => from == ANYONE && would_wait(thread, 0, from),
+        };
+        if !nobody || timeouts as u32 == 0 {
+            return None;
+        }
+        // From here on it is certain.
+        self.called_from(at);
+        self.leave_processor(me);
+        self.begin_wait(me, &Request::new([0, from, 0, timeouts, window, 0]));
+        Some(Sent::Waits)
     }
 }
 

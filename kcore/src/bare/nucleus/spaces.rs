@@ -258,7 +258,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(Error::NoMemory);
         };
         self.leaf_set(leaf, page, Some(PageEntry::new(frame, abi::Rights::RW)));
-        self.messages_of(index).buffer = Some(frame);
+        self.messages_of(index).set_buffer(Some(frame));
         if let Some(part) = self.half.nucleus.part_mut(space) {
             part.buffers[slot] = Some(leaf);
             part.threads += 1;
@@ -286,7 +286,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes a thread's message buffer back.
     pub(super) fn drop_buffer(&mut self, index: u32, space: SpaceId) {
-        let Some(frame) = self.messages_of(index).buffer.take() else {
+        let Some(frame) = self.messages_of(index).set_buffer(None) else {
             return;
         };
         let (slot, page) = place(index);
@@ -313,7 +313,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         for (number, part) in self.half.nucleus.spaces.iter().enumerate() {
             let Some(part) = part else { continue };
             let space = SpaceId(number as u32);
-            let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer.is_some();
+            let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer().is_some();
             if part.threads != self.threads().table.iter().filter(inside).count() as u32 {
                 return Err("a space's count of threads is wrong");
             }
@@ -348,7 +348,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The message buffer of a thread, if it has one.
     pub(super) fn buffer(&self, index: u32) -> Result<Frame, Error> {
-        self.thread(index).ipc.buffer.ok_or(Error::BadAddress)
+        self.thread(index).ipc.buffer().ok_or(Error::BadAddress)
     }
 }
 

@@ -9,9 +9,9 @@ use core::{
 use super::ports::{read8, write8};
 
 /// Counter value at the start.
-static START: AtomicU64 = AtomicU64::new(0);
+pub(super) static START: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds a tick, as a fraction of 2^32.
-static SCALE: AtomicU64 = AtomicU64::new(0);
+pub(super) static SCALE: AtomicU64 = AtomicU64::new(0);
 /// Ticks in a microsecond.
 static TICKS_PER_US: AtomicU64 = AtomicU64::new(1);
 /// Seconds from 1970 to the start.
