@@ -44,6 +44,10 @@ const WOKEN_BY_A_TICK: u32 = 8;
 const PAUSE_NS: u64 = 50_000;
 
 /// One processor's part.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each holds of a processor, or does not, and none follows from another"
+)]
 pub struct Processor {
     /// Its number.
     number: u32,
@@ -53,6 +57,9 @@ pub struct Processor {
     space: SpaceId,
     /// Whether the processor must be set up before a thread goes on, even if the thread's root is loaded.
     anew: bool,
+    /// Whether something may have happened since the last look that keeps the thread that ran then from going on at once: another one runs, it
+    /// is in another space, somebody is more urgent, or the machine stops ([`Kernel::is_undisturbed`]).
+    upset: bool,
     /// When the current thread began to run.
     since_ns: u64,
     /// When the slice began that it runs on: its own, or one that was passed to it with a message.
@@ -153,7 +160,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn park(&mut self, key: Key, deadline: Option<u64>, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };
         self.account();
-        self.processor.current = NONE;
+        self.processor.vacate();
         self.wait_for(index, key, operation);
         if let Some(at_ns) = deadline {
             self.set_deadline(index, at_ns);
@@ -245,7 +252,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn again(&mut self, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };
         self.account();
-        self.processor.current = NONE;
+        self.processor.vacate();
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
         thread.resumed = Resumed::Woken;
@@ -259,7 +266,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub fn yield_current(&mut self) {
         let Some(index) = self.current() else { return };
         self.account();
-        self.processor.current = NONE;
+        self.processor.vacate();
         self.enqueue(index);
     }
 
@@ -274,6 +281,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let next = processor.queues.rotate(&mut self.links, current, standing.level())?;
         let now = self.hardware.now_ns();
         processor.current = next;
+        processor.upset = true;
         let before = &mut self.threads.table[current as usize];
         before.time_ns += now.saturating_sub(processor.since_ns);
         before.state = State::Ready;
@@ -308,6 +316,23 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline]
     pub fn stays(&self) -> bool {
         self.stays_in(self.processor.space)
+    }
+
+    /// Whether nothing has happened since the last look that may keep the thread with this index, which ran then, from going on at once.
+    #[inline(always)]
+    pub fn is_undisturbed(&self, index: u32) -> bool {
+        debug_assert!(
+            self.processor.upset || self.current() == Some(index) && self.stays(),
+            "something has happened that nobody noted"
+        );
+        !self.processor.upset
+    }
+
+    /// Looks whether the thread with this index, from which the event came, can go on at once: it runs here still, and [stays](Kernel::stays).
+    pub fn goes_on(&mut self, index: u32) -> bool {
+        let goes_on = self.current() == Some(index) && self.stays();
+        self.processor.upset = !goes_on;
+        goes_on
     }
 
     /// The same for a thread that was in `space` when the server outside was entered for it.
@@ -374,6 +399,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.begin_slice(now);
         let processor = &mut self.processor;
         processor.current = index;
+        processor.upset = true;
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Running;
         thread.processor = processor.number;
@@ -408,7 +434,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(crate) fn leave_processor(&mut self, index: u32) {
         if self.processor.current == index {
             self.account();
-            self.processor.current = NONE;
+            self.processor.vacate();
         }
     }
 
@@ -467,7 +493,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             State::Running => {
                 self.account();
                 if self.processor.current == index {
-                    self.processor.current = NONE;
+                    self.processor.vacate();
                 }
             }
             State::Sending(to) => {

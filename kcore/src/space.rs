@@ -46,6 +46,7 @@ impl Leaf {
 
 /// A space, by number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
 pub struct SpaceId(pub u32);
 
 impl SpaceId {

@@ -29,6 +29,7 @@ pub const THREADS_MAX: usize = 1 << 14;
 /// A thread, unique in space and time: the index in the low 16 bits, above it a version that is
 /// never used twice. Zero names no thread.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
 pub struct ThreadId(pub u64);
 
 impl ThreadId {

@@ -107,7 +107,7 @@ macro_rules! short_call {
             if let Some(mut system) = Bare::system().enter_at_once()
                 && let Some(value) = system.platform.kernel.$short([$($used),*])
             {
-                return Results { error: 0, value };
+                return Results::values(value, 0);
             }
             let [$($used,)* $($unused),*] = kept;
             event::general_call::<Bare>($($used,)* $($unused,)* number)

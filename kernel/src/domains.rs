@@ -11,7 +11,6 @@ use abi::{
 
 use crate::{
     arch::{self, Results},
-    event,
     supervisor::Supervisor,
 };
 
@@ -47,13 +46,13 @@ fn entry_of(domain: Domain) -> u64 {
 /// A call whose way is not remembered: finds out whether there is such an entry, and remembers it for the caller's space.
 pub extern "C" fn call<S: Supervisor>(entry: u64, p0: u64, p1: u64, p2: u64, p3: u64, _: u64, _: u64) -> Results {
     let Some(&domain) = table::<S>().iter().find(|&&domain| entry_of(domain) == entry) else {
-        return event::results(Err(Error::NotAnEntry));
+        return Results::of(Err(Error::NotAnEntry));
     };
     if let Some(mut system) = S::system().enter_at_once() {
         system.platform.kernel.remember_domain(entry);
     }
     let Words(value, value2) = domain(p0, p1, p2, p3);
-    event::results(Ok((value, value2)))
+    Results::of(Ok((value, value2)))
 }
 
 /// Writes the kernel page.

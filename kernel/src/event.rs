@@ -5,7 +5,7 @@
 //! [`leave`], which takes the thread that is to run next. Nothing ever waits on the kernel stack.
 
 use abi::{
-    Call, Error,
+    Call,
     layout::{EXCEPTION_ARITHMETIC, EXCEPTION_ILLEGAL},
 };
 use kcore::{
@@ -18,7 +18,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, Interrupt, Results},
+    arch::{self, Arguments, Interrupt, Results},
     mem::lock::Guard,
     panic,
     supervisor::Supervisor,
@@ -43,7 +43,7 @@ pub extern "C" fn identity_call<S: Supervisor>(
         if let Some(thread) = platform.kernel.current_thread()
             && let Some(value) = supervisor.immediate(thread.id, number)
         {
-            return Results { error: 0, value };
+            return Results::values(value, 0);
         }
     }
     general_call::<S>(a0, a1, a2, a3, a4, a5, number)
@@ -74,7 +74,7 @@ fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
     let (rip, rsp) = arch::caller();
     match system.platform.kernel.rotate(rip, rsp) {
         Some(turn) => switch(system, turn),
-        None => Results { error: 0, value: 0 },
+        None => Results::values(0, 0),
     }
 }
 
@@ -102,7 +102,8 @@ pub fn kept(arguments: [u64; 6]) -> [u64; 6] {
     core::hint::black_box(arguments)
 }
 
-/// A system call that may change, wait for or end anything.
+/// A system call that its fast way does not do.
+#[cold]
 pub extern "C" fn general_call<S: Supervisor>(
     a0: u64,
     a1: u64,
@@ -113,18 +114,17 @@ pub extern "C" fn general_call<S: Supervisor>(
     number: u64,
 ) -> Results {
     let arguments = [a0, a1, a2, a3, a4, a5];
+    let mut system = wait_for_turn::<S>(&arguments, number);
+    system.platform.kernel.called_from(arch::caller());
+    S::call(system, &arguments, number)
+}
+
+/// Enters for a call. Does not come back if the thread has to be handed over meanwhile, or its protected call went by a portal-cache entry.
+#[cold]
+pub fn wait_for_turn<S: Supervisor>(&arguments: &Arguments, number: u64) -> Guard<'static, System<S>> {
     let Some(mut system) = S::system().enter_unless_stopped() else {
         hand_over::<S>(arguments, number)
     };
-    if cfg!(debug_assertions) {
-        system.check_now_and_then();
-    }
-    S::call(system, arguments, number)
-}
-
-/// Has the supervisor answer a call, which begins now.
-#[inline(always)]
-pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, arguments: [u64; 6], number: u64) -> Results {
     // With several processors the fast paths are left whenever another one was inside last.
     if system.platform.kernel.has_others()
         && let Some(context) = system.cross(number, arguments)
@@ -132,9 +132,16 @@ pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, arguments: [
         drop(system);
         arch::resume(context)
     }
-    let Some(thread) = begin_call(&mut system, number) else {
+    system
+}
+
+/// Has the supervisor answer a call, which begins now.
+#[inline(always)]
+pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, &arguments: &Arguments, number: u64) -> Results {
+    let Some(thread) = system.platform.kernel.current_thread().map(|thread| thread.id) else {
         leave_from(system)
     };
+    begin_call(&mut system, thread, number);
     let System {
         platform, supervisor, ..
     } = &mut *system;
@@ -148,12 +155,13 @@ pub fn answer_call<S: Supervisor>(mut system: Guard<'_, System<S>>, arguments: [
     end_call(system, thread, outcome, || Operation { number, arguments })
 }
 
-/// The running thread makes a call.
+/// A thread makes a call.
 #[inline(always)]
-pub fn begin_call<S: Supervisor>(system: &mut System<S>, number: u64) -> Option<ThreadId> {
-    let thread = system.platform.kernel.called_from(arch::caller())?;
-    trace::record(Kind::Call, thread.id, number);
-    Some(thread.id)
+pub fn begin_call<S: Supervisor>(system: &mut System<S>, thread: ThreadId, number: u64) {
+    if cfg!(debug_assertions) {
+        system.check_now_and_then();
+    }
+    trace::record(Kind::Call, thread, number);
 }
 
 /// Goes on after a call, of this thread, that was answered like that.
@@ -164,16 +172,14 @@ pub fn end_call<S: Supervisor>(
     outcome: Outcome,
     operation: impl FnOnce() -> Operation,
 ) -> Results {
-    let kernel = &system.platform.kernel;
     let index = thread.index() as u32;
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
     // out of the domain that it was in.
     if let Outcome::Return(result) = outcome
-        && kernel.current() == Some(index)
-        && kernel.stays()
-        && kernel.hardware.stop.is_none()
+        && system.platform.kernel.goes_on(index)
+        && system.platform.kernel.hardware.stop.is_none()
     {
-        return results(result);
+        return Results::of(result);
     }
     let operation = operation();
     if let Outcome::Block(key, None) = outcome
@@ -186,23 +192,6 @@ pub fn end_call<S: Supervisor>(
         system.platform.kernel.yield_current();
     }
     leave_from(system)
-}
-
-/// Results in registers.
-#[inline(always)]
-pub fn results(result: Result<(u64, u64), Error>) -> Results {
-    match result {
-        Ok((value, value2)) => {
-            if value2 != 0 {
-                arch::set_value2(value2);
-            }
-            Results { error: 0, value }
-        }
-        Err(error) => Results {
-            error: error as u64,
-            value: 0,
-        },
-    }
 }
 
 /// Another processor wants the thread of this call, which waits for its turn: gives it up, with the call to be done

@@ -2,15 +2,21 @@
 
 use alloc::{format, string::String};
 
-use abi::{Call, kernel_page::FEATURE_SERVER};
-use kcore::{ThreadId, thread::Operation};
-use sasos::{Access, Event, Outcome, Server};
+use abi::{Call, Error, kernel_page::FEATURE_SERVER};
+use kcore::{
+    SpaceId, ThreadId,
+    thread::{Operation, Resumed},
+};
+use sasos::{Access, Event, Outcome, Reply, Server};
 use store::{MountError, MountMode, Store};
 
 use crate::{
-    arch::{self, Results},
+    arch::{self, Arguments, Results},
     disk, event, log,
-    mem::{division::HeapOf, lock::Lock},
+    mem::{
+        division::HeapOf,
+        lock::{Guard, Lock},
+    },
     supervisor::{Start, Supervisor},
     system::{Platform, System, TheSystem},
 };
@@ -76,32 +82,47 @@ impl Supervisor for Inside {
     }
 }
 
-/// A call that the server inside is known to answer, by its number: nothing is looked up.
-pub extern "C" fn listed_call<const NUMBER: u64>(
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-    a5: u64,
-    number: u64,
+/// Answers a call of this thread in this space, by its number: nothing is looked up, and what a call leaves to be looked at is one flag of the kernel's and one of
+/// the server's.
+#[inline(always)]
+pub fn answer<const NUMBER: u64>(
+    mut system: Guard<'_, System<Inside>>,
+    arguments: &Arguments,
+    thread: ThreadId,
+    space: SpaceId,
 ) -> Results {
-    let arguments = [a0, a1, a2, a3, a4, a5];
-    if let Some(call) = const { Call::from_number(NUMBER) }
-        && let Some(mut system) = Inside::system().enter_at_once()
-        && let Some(thread) = event::begin_call(&mut system, NUMBER)
+    event::begin_call(&mut system, thread, NUMBER);
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    let server = &mut supervisor.server;
+    let reply = match const { Call::from_number(NUMBER) } {
+        Some(call) => server.begin_call(platform, thread, space, call, *arguments),
+        None => Err(Error::BadCall.into()).into(),
+    };
+    if let Some((value, value2)) = reply.values()
+        && server.is_call_over()
+        && platform.kernel.is_undisturbed(thread.index() as u32)
     {
-        if cfg!(debug_assertions) {
-            system.check_now_and_then();
-        }
-        let System {
-            platform, supervisor, ..
-        } = &mut *system;
-        let outcome = supervisor.server.handle_call(platform, thread, call, arguments);
-        let number = NUMBER;
-        return event::end_call(system, thread, outcome, || Operation { number, arguments });
+        return Results::values(value, value2);
     }
-    event::general_call::<Inside>(a0, a1, a2, a3, a4, a5, number)
+    end(system, arguments, NUMBER, thread, reply)
+}
+
+/// Goes on after a call that is not simply over.
+#[inline(never)]
+fn end(
+    mut system: Guard<'_, System<Inside>>,
+    &arguments: &Arguments,
+    number: u64,
+    thread: ThreadId,
+    reply: Reply,
+) -> Results {
+    let System {
+        platform, supervisor, ..
+    } = &mut *system;
+    let outcome = supervisor.server.end_call(platform, thread, Resumed::First, reply);
+    event::end_call(system, thread, outcome, || Operation { number, arguments })
 }
 
 /// The functions that the image comes to.

@@ -29,7 +29,7 @@ use kcore::{
 };
 
 use crate::{
-    arch::{self, BootInformation, Interrupt, Results},
+    arch::{self, Arguments, BootInformation, Interrupt, Results},
     event::{self, leave_from},
     mem::{
         device::Resources,
@@ -201,7 +201,7 @@ impl Supervisor for Outside {
         Outcome::Resume
     }
 
-    fn call(system: Guard<'_, System<Self>>, arguments: [u64; 6], number: u64) -> Results {
+    fn call(system: Guard<'_, System<Self>>, arguments: &Arguments, number: u64) -> Results {
         call(system, arguments, number)
     }
 
@@ -223,7 +223,7 @@ impl Supervisor for Outside {
 }
 
 /// A machine call of the server, or a system call of a thread that did not take the fast way.
-fn call(mut system: Guard<'_, System<Outside>>, arguments: [u64; 6], number: u64) -> Results {
+fn call(mut system: Guard<'_, System<Outside>>, &arguments: &Arguments, number: u64) -> Results {
     let here = system.platform.kernel.here();
     let System {
         platform,
@@ -236,14 +236,14 @@ fn call(mut system: Guard<'_, System<Outside>>, arguments: [u64; 6], number: u64
         {
             // The machine stops when the event is answered.
             outside.attention |= call == MachineCall::Stop;
-            return event::results(platform.kernel.machine_call(call, arguments, outside.place));
+            return Results::of(platform.kernel.machine_call(call, arguments, outside.place));
         }
         return match system.server_call(number, arguments) {
-            Some(answer) => event::results(answer),
+            Some(answer) => Results::of(answer),
             None => leave_from(system),
         };
     }
-    if let Some(thread) = platform.kernel.called_from(arch::caller()) {
+    if let Some(thread) = platform.kernel.current_thread() {
         trace::record(Kind::Call, thread.id, number);
         let event = Event::Call {
             thread: thread.id,

@@ -14,7 +14,7 @@ use kcore::{
 use sasos::{Access, Event, Outcome};
 
 use crate::{
-    arch::{self, BootInformation, Interrupt, Results},
+    arch::{self, Arguments, BootInformation, Interrupt, Results},
     event,
     mem::{
         device::Resources,
@@ -104,7 +104,7 @@ pub trait Supervisor: Sized + 'static {
 
     /// A system call.
     #[inline(always)]
-    fn call(system: Guard<'_, System<Self>>, arguments: [u64; 6], number: u64) -> Results {
+    fn call(system: Guard<'_, System<Self>>, arguments: &Arguments, number: u64) -> Results {
         event::answer_call(system, arguments, number)
     }
 

@@ -37,6 +37,7 @@ pub mod waiting;
 
 pub use store::containers;
 
+pub use calls::dispatch::Reply;
 pub use kcore::event::{Access, Event, Outcome, Step, Stop};
 
 /// The result of a call: two values, in the end.

@@ -1,5 +1,6 @@
 //! The rows: what each measures, and how.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use measure::{SAMPLES, Samples};
@@ -7,7 +8,7 @@ use rt::{
     Cell, Clist, Directory, Object, Result,
     abi::{
         Error, Rights,
-        address::PAGE,
+        address::{PAGE, SLOT},
         kernel_page::DOMAIN_ECHO,
         layout::{Capability, PRIORITY_DEFAULT},
     },
@@ -45,6 +46,16 @@ pub static ROWS: &[Measurement] = &[
         "null-call",
         "a system call that only tells the calling thread",
         null_call,
+    ),
+    row(
+        "cheap-call",
+        "a system call that only looks something up: the clock",
+        cheap_call,
+    ),
+    row(
+        "address-wake",
+        "a system call that looks up a right and a queue: waking a thread at an address where none waits",
+        address_wake,
     ),
     row(
         "kernel-domain-call",
@@ -107,6 +118,16 @@ pub static ROWS: &[Measurement] = &[
         first_touch_zeroing,
     ),
     row(
+        "first-touch-in-turn",
+        "first-touch with two objects, whose pages are touched in turn",
+        first_touch_in_turn,
+    ),
+    row(
+        "first-touch-new-slot",
+        "writing to the first page of a further slot of an object (2 MiB), frames zeroed beforehand",
+        first_touch_new_slot,
+    ),
+    row(
         "longest-interrupts-off",
         "the worst lateness of an urgent sleeper while another thread does long operations",
         longest,
@@ -153,6 +174,29 @@ fn null_call(name: &'static str) -> Result<Samples> {
         }
         Ok(())
     })
+}
+
+fn cheap_call(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            let _ = core::hint::black_box(call::clock_read());
+        }
+        Ok(())
+    })
+}
+
+fn address_wake(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 100;
+    let object = Object::create(PAGE)?;
+    let samples = Samples::new(name, BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            call::address_wake(object.base(), 1)?;
+        }
+        Ok(())
+    });
+    object.delete()?;
+    samples
 }
 
 fn kernel_domain_call(name: &'static str) -> Result<Samples> {
@@ -367,32 +411,55 @@ fn object_create_touch_delete(name: &'static str) -> Result<Samples> {
 }
 
 fn first_touch(name: &'static str) -> Result<Samples> {
-    // Long enough for the kernel to fill as many frames as a sample takes.
-    touch_fresh_pages(name, || Ok(rt::time::sleep_ms(2)?))
+    touch_fresh_pages::<1>(name, PAGE, wait_for_frames)
 }
 
 fn first_touch_zeroing(name: &'static str) -> Result<Samples> {
-    touch_fresh_pages(name, || Ok(()))
+    touch_fresh_pages::<1>(name, PAGE, || Ok(()))
 }
 
-/// Touches the pages of a fresh object, again and again, after `before`.
-fn touch_fresh_pages(name: &'static str, before: impl Fn() -> Result<()>) -> Result<Samples> {
+fn first_touch_in_turn(name: &'static str) -> Result<Samples> {
+    touch_fresh_pages::<2>(name, PAGE, wait_for_frames)
+}
+
+fn first_touch_new_slot(name: &'static str) -> Result<Samples> {
+    touch_fresh_pages::<1>(name, SLOT, wait_for_frames)
+}
+
+/// Long enough for the kernel to fill as many frames as a sample takes.
+fn wait_for_frames() -> Result<()> {
+    Ok(rt::time::sleep_ms(2)?)
+}
+
+/// Touches the first byte behind each `step` bytes of so many fresh objects, in turn, again and again, after `before`.
+fn touch_fresh_pages<const OBJECTS: usize>(
+    name: &'static str,
+    step: u64,
+    before: impl Fn() -> Result<()>,
+) -> Result<Samples> {
     const BATCH: u64 = 64;
     let mut samples = Samples::new(name, BATCH);
     for round in 0..SAMPLES + 2 {
-        let object = Object::create((BATCH + 1) * PAGE)?;
-        object.first::<Cell<u64>>()?.set(1);
-        let pages = object
-            .region()
-            .slice::<[Cell<u8>; PAGE as usize]>(object.region().pointer(PAGE), BATCH as usize);
-        let pages = pages.unwrap_or_default();
+        let mut objects = Vec::with_capacity(OBJECTS);
+        for _ in 0..OBJECTS {
+            let object = Object::create((BATCH + 1) * step)?;
+            object.first::<Cell<u64>>()?.set(1);
+            objects.push(object);
+        }
+        let places = 1..=BATCH / OBJECTS as u64;
+        let bytes = places.flat_map(|place| objects.iter().map(move |object| (object, place * step)));
+        let bytes: Vec<&Cell<u8>> = bytes
+            .filter_map(|(object, offset)| object.region().at_offset(offset))
+            .collect();
         before()?;
         let start = rt::time::ticks();
-        for page in pages {
-            page[0].set(1);
+        for byte in &bytes {
+            byte.set(1);
         }
         let ticks = rt::time::ticks().wrapping_sub(start);
-        object.delete()?;
+        for object in objects {
+            object.delete()?;
+        }
         if round >= 2 {
             samples.add(ticks);
         }

@@ -287,6 +287,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         }
         let thread = &mut self.threads.table[index as usize];
         thread.set_priority(priority);
+        let number = thread.processor;
         let (at_ns, priority) = (thread.timer_ns, thread.standing.priority());
         if at_ns != NO_TIME {
             self.timers.remove(index);
@@ -295,6 +296,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         if waiting {
             self.enqueue(index);
         }
+        self.part_mut(number).upset = true;
         // On its processor another thread may be more urgent now.
         self.call(index);
     }
@@ -331,6 +333,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         thread.depth += 1;
         thread.space = callee;
         thread.vectors = thread.vectors.dropped();
+        self.processor.upset = true;
         thread.context.reset(entry, stack);
         thread.context.set_arguments(arguments);
         Some(())
@@ -431,6 +434,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn stop(&mut self, exit: u8) {
+        self.processor.upset = true;
         self.hardware.stop(exit);
     }
 

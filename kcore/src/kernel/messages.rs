@@ -219,6 +219,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.processor = processor.number;
         thread.unbegun = false;
         processor.current = receiver;
+        processor.upset = true;
         Some((&mut thread.context, &mut thread.ipc))
     }
 

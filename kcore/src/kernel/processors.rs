@@ -30,6 +30,7 @@ impl Processor {
             current: NONE,
             space: SpaceId::NONE,
             anew: false,
+            upset: true,
             since_ns: 0,
             slice_ns: 0,
             payer: ROOT,
@@ -39,6 +40,19 @@ impl Processor {
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
         }
+    }
+
+    /// Nobody runs on it any more.
+    #[inline(always)]
+    pub(super) fn vacate(&mut self) {
+        self.current = NONE;
+        self.upset = true;
+    }
+
+    /// It is in no space any more.
+    pub(super) fn leave_space(&mut self) {
+        self.space = SpaceId::NONE;
+        self.upset = true;
     }
 
     /// Whether it has nothing to do, now or next.
@@ -215,11 +229,12 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let thread = &mut self.threads.table[index as usize];
         thread.state = State::Ready;
         thread.processor = number;
-        if number == self.processor.number {
-            self.processor.queues.push(&mut self.links, index, level);
-            return;
-        }
-        let Some(part) = self.others.get_mut(number as usize) else {
+        let is_here = number == self.processor.number;
+        let part = if is_here {
+            &mut self.processor
+        } else if let Some(part) = self.others.get_mut(number as usize) {
+            part
+        } else {
             return;
         };
         part.queues.push(&mut self.links, index, level);
@@ -228,7 +243,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             .table
             .get(part.current as usize)
             .is_none_or(|running| running.standing.level() < level);
-        if urgent && !part.called {
+        part.upset |= urgent;
+        if urgent && !is_here && !part.called {
             part.called = true;
             self.hardware.wake_processor(number);
         }
@@ -294,9 +310,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let now = self.hardware.now_ns();
         let part = self.part_mut(number);
         let ran_ns = now.saturating_sub(part.since_ns);
-        part.current = NONE;
+        part.vacate();
         // It left the space when it was stopped.
-        part.space = SpaceId::NONE;
+        part.leave_space();
         // It comes by without being called: to find that its thread is gone.
         part.called = true;
         let thread = &mut self.threads.table[index as usize];
@@ -407,6 +423,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if left_ns == 0 {
             thread.standing = thread.standing.behind();
             thread.behind_in = self.shares.period();
+            self.processor.upset = true;
             return;
         }
         thread.standing = thread.standing.ahead();
@@ -432,6 +449,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if self.shares.next_period(now) {
             for part in self.others.iter_mut().chain([&mut self.processor]) {
                 part.queues.come_forward(&mut self.links);
+                part.upset = true;
                 part.payer = part.payer.ahead();
                 if let Some(thread) = self.threads.table.get_mut(part.current as usize) {
                     thread.standing = thread.standing.ahead();

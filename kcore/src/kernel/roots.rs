@@ -86,6 +86,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The processor is set up anew for the next thread here ([`Kernel::enter_space`]).
     pub fn set_up_anew(&mut self) {
         self.processor.anew = true;
+        self.processor.upset = true;
     }
 
     /// Whether the root that is loaded here is the one that is noted down.
@@ -104,7 +105,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// This processor goes to the kernel's own root.
     pub(super) fn leave_space(&mut self) {
         self.hardware.leave_all_roots();
-        self.processor.space = SpaceId::NONE;
+        self.processor.leave_space();
     }
 
     /// Every processor that is in a space leaves it, before what it is made of is freed.
@@ -112,7 +113,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.ask_inside(space, Request::LeaveRoot);
         for processor in &mut self.others {
             if processor.space == space {
-                processor.space = SpaceId::NONE;
+                processor.leave_space();
             }
         }
         if self.processor.space == space {

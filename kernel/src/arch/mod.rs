@@ -30,7 +30,7 @@ pub use x86_64::{
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     // User code.
-    processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread, set_value2},
+    processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread},
     processor::{initialise as initialise_processor, largest_page},
     // The end.
     processor::{stack_above, stack_used},
@@ -40,7 +40,7 @@ pub use x86_64::{
         wake_processor,
     },
     start::{BootInformation, Memory},
-    syscall::{ENTRY_BARE, ENTRY_INSIDE, Entry, Results, SYSTEM_CALL_STUB, Words},
+    syscall::{Arguments, ENTRY_BARE, ENTRY_INSIDE, Entry, Results, SYSTEM_CALL_STUB, Words},
     traps::registers,
     traps::{fault_address, go_on as resume},
     vector::Vectors,

@@ -88,6 +88,15 @@ impl<T: Shared> Lock<T> {
         (self.turn.try_again(me) || self.wait(me, STOP)).then(|| Guard(self))
     }
 
+    /// The guard of a lock that the entry code has entered, as [`Lock::enter_at_once`] does.
+    ///
+    /// # Safety
+    /// 1. This processor has the turn, and nobody else on it has or makes a guard.
+    #[inline(always)]
+    pub unsafe fn entered(&self) -> Guard<'_, T> {
+        Guard(self)
+    }
+
     /// Waits for the turn, doing meanwhile what other processors ask for; gives up if they ask for one of `stops`.
     #[cold]
     #[inline(never)]

@@ -14,11 +14,8 @@ impl System<Outside> {
     pub(super) fn crash(&self, why: &str) -> ! {
         arch::halt_others();
         let outside = &self.supervisor;
-        let mut context = *outside.context;
+        let context = *outside.context;
         log!("{}: {why}", abi::host::SERVER_CRASHED);
-        if !why.starts_with("exception") {
-            (context.rip, context.rsp) = arch::caller();
-        }
         match outside.work {
             Work::Start => log!("  it was starting"),
             Work::Call(number) => {

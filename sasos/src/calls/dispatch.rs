@@ -14,6 +14,40 @@ use crate::{
     procedures::pdx::Stage,
 };
 
+/// The answer of a call, as who answers it has it.
+#[derive(Copy, Clone, Debug)]
+pub enum Reply {
+    /// Values, or why there are none.
+    Step(Answer),
+    /// What becomes of the thread.
+    Outcome(Outcome),
+}
+
+impl Reply {
+    /// The values, if the call has succeeded.
+    #[inline(always)]
+    pub const fn values(&self) -> Option<(u64, u64)> {
+        match *self {
+            Self::Step(Ok(values)) | Self::Outcome(Outcome::Return(Ok(values))) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+impl From<Answer> for Reply {
+    #[inline(always)]
+    fn from(step: Answer) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<Outcome> for Reply {
+    #[inline(always)]
+    fn from(outcome: Outcome) -> Self {
+        Self::Outcome(outcome)
+    }
+}
+
 impl Server {
     /// The value of a call that needs nothing but the caller's identity. For the kernel's fast path.
     #[inline(always)]
@@ -88,46 +122,74 @@ impl Server {
         if let Some(value) = self.immediate(thread, number) {
             return Outcome::Return(Ok((value, 0)));
         }
-        match Call::from_number(number) {
-            Some(call) => self.listed_call(world, thread, call, arguments, resumed),
-            None => Outcome::Return(Err(Error::BadCall)),
-        }
+        let Some(call) = Call::from_number(number) else {
+            return Outcome::Return(Err(Error::BadCall));
+        };
+        let caller = self.caller(world, thread, resumed);
+        let reply = self.reply(world, caller, call, arguments);
+        self.end_call(world, thread, resumed, reply)
     }
 
-    /// [`Server::handle`] for a call that is made for the first time. Where the compiler knows which it is, nothing is left
-    /// of finding out who answers.
+    /// Begins [`Server::handle`] for a call that a thread makes for the first time, in this space. Where the compiler knows which it is, nothing is left
+    /// of finding out who answers. [`Server::end_call`] must follow, unless the call has values at once and [nothing is left behind it](Server::is_call_over).
     #[inline(always)]
-    pub fn handle_call<W: World>(
+    pub fn begin_call<W: World>(
         &mut self,
         world: &mut W,
         thread: ThreadId,
+        space: SpaceId,
         call: Call,
         arguments: [u64; 6],
-    ) -> Outcome {
-        let outcome = self.listed_call(world, thread, call, arguments, Resumed::First);
+    ) -> Reply {
+        let caller = self.caller_in(space, thread, Resumed::First);
+        let reply = self.reply(world, caller, call, arguments);
         if cfg!(debug_assertions) {
             self.check_now_and_then(world);
         }
-        outcome
+        reply
     }
 
     #[inline(always)]
-    fn listed_call<W: World>(
+    fn reply<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Reply {
+        if self.checkpoint.is_freezing() && waits_for_freezing(call) {
+            return Reply::Outcome(Outcome::Block(Key::Checkpoint, None));
+        }
+        self.answer(world, caller, call, arguments)
+    }
+
+    /// Whether nothing has to be done behind a call that has values at once.
+    #[inline(always)]
+    pub fn is_call_over(&self) -> bool {
+        !self.work.is_fresh()
+    }
+
+    /// Does what a call has left to be done behind it, and looks whether what it is about to wait for is still to come.
+    #[inline(always)]
+    pub fn end_call<W: World>(&mut self, world: &mut W, thread: ThreadId, resumed: Resumed, reply: Reply) -> Outcome {
+        let outcome = match reply {
+            Reply::Step(step) => step.into(),
+            Reply::Outcome(outcome) => outcome,
+        };
+        match outcome {
+            Outcome::Return(Err(_)) => {}
+            // These are woken by other events alone, and what was looked at in this one is as it was.
+            Outcome::Block(key, _) if !matches!(key, Key::Semaphore(_) | Key::Address(_) | Key::Child(_)) => {}
+            _ if self.is_call_over() => return outcome,
+            _ => {}
+        }
+        self.look_behind(world, thread, resumed, outcome)
+    }
+
+    #[inline(never)]
+    fn look_behind<W: World>(
         &mut self,
         world: &mut W,
         thread: ThreadId,
-        call: Call,
-        arguments: [u64; 6],
         resumed: Resumed,
+        mut outcome: Outcome,
     ) -> Outcome {
-        let caller = self.caller(world, thread, resumed);
-        if self.checkpoint.is_freezing() && waits_for_freezing(call) {
-            return Outcome::Block(Key::Checkpoint, None);
-        }
-        // Changed where it lies: to move it costs as much as a small call does.
-        let mut outcome = self.answer(world, caller, call, arguments);
         if self.has_work_behind(&outcome) {
-            outcome = self.work_behind(world, caller, outcome);
+            outcome = self.work_behind(world, thread, resumed, outcome);
         }
         if let Outcome::Block(key, _) = outcome
             && !self.still_awaited(thread, key)
@@ -169,14 +231,14 @@ impl Server {
 
     /// Does a call.
     #[inline(always)]
-    fn answer<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Outcome {
+    fn answer<W: World>(&mut self, world: &mut W, caller: Caller, call: Call, arguments: [u64; 6]) -> Reply {
         match call {
-            Call::ThreadMyId => Outcome::Return(Ok((caller.thread.0, 0))),
-            Call::PdxCall => self.pdx_call(world, caller, arguments.into()),
-            Call::PdxReturn => self.pdx_return(world, caller, arguments.into()),
+            Call::ThreadMyId => Ok((caller.thread.0, 0)).into(),
+            Call::PdxCall => self.pdx_call(world, caller, arguments.into()).into(),
+            Call::PdxReturn => self.pdx_return(world, caller, arguments.into()).into(),
 
             // Kernel domains are the kernel's own.
-            Call::DomainCall => Outcome::Return(Err(Error::NotAnEntry)),
+            Call::DomainCall => Err(Error::NotAnEntry.into()).into(),
 
             Call::ObjCreate => self.obj_create(world, caller, arguments.into()).into(),
             Call::ObjDelete => self.upsetting(world, caller, |server, world| {
@@ -215,32 +277,32 @@ impl Server {
                 let depth = world.portal_depth(caller.thread);
                 let outcome = self.thread_delete(world, caller, arguments.into());
                 self.finish_ends(world);
-                self.settle(world, caller.thread, depth, outcome)
+                self.settle(world, caller.thread, depth, outcome).into()
             }
-            Call::ThreadWait => self.thread_wait(world, caller, arguments.into()),
-            Call::ThreadSleep => self.thread_sleep(world, caller, arguments.into()),
+            Call::ThreadWait => self.thread_wait(world, caller, arguments.into()).into(),
+            Call::ThreadSleep => self.thread_sleep(world, caller, arguments.into()).into(),
             Call::ThreadResume => self.thread_resume(world, caller, arguments.into()).into(),
             Call::ThreadInfo => self.thread_info(world, caller, arguments.into()).into(),
             Call::ExcptReg => self.excpt_reg(world, caller, arguments.into()).into(),
-            Call::ExcptReturn => self.excpt_return(world, caller, arguments.into()),
+            Call::ExcptReturn => self.excpt_return(world, caller, arguments.into()).into(),
 
             Call::SemCreate => self.sem_create(world, caller, arguments.into()).into(),
             Call::SemDelete => self.sem_delete(world, caller, arguments.into()).into(),
-            Call::SemWait => self.sem_wait(world, caller, arguments.into()),
+            Call::SemWait => self.sem_wait(world, caller, arguments.into()).into(),
             Call::SemSignal => self.sem_signal(world, caller, arguments.into()).into(),
-            Call::AddressWait => self.address_wait(world, caller, arguments.into()),
+            Call::AddressWait => self.address_wait(world, caller, arguments.into()).into(),
             Call::AddressWake => self.address_wake(world, caller, arguments.into()).into(),
 
-            Call::ConsoleWrite => self.console_write(world, caller, arguments.into()),
-            Call::ConsoleRead => self.console_read(world, caller, arguments.into()),
+            Call::ConsoleWrite => self.console_write(world, caller, arguments.into()).into(),
+            Call::ConsoleRead => self.console_read(world, caller, arguments.into()).into(),
             Call::ConsoleForeground => self.console_foreground(world, caller, arguments.into()).into(),
             Call::ClockRead => {
                 let now = world.now_ns();
-                Outcome::Return(Ok((now, world.boot_time_ns().saturating_add(now))))
+                Ok((now, world.boot_time_ns().saturating_add(now))).into()
             }
-            Call::RandomRead => Outcome::Return(Ok((world.random(), 0))),
+            Call::RandomRead => Ok((world.random(), 0)).into(),
             Call::SystemInfo => self.system_info(world, caller, arguments.into()).into(),
-            Call::SystemControl => self.system_control(world, caller, arguments.into()),
+            Call::SystemControl => self.system_control(world, caller, arguments.into()).into(),
         }
     }
 
@@ -250,10 +312,10 @@ impl Server {
         world: &mut W,
         caller: Caller,
         call: impl FnOnce(&mut Self, &mut W) -> Answer,
-    ) -> Outcome {
+    ) -> Reply {
         let depth = world.portal_depth(caller.thread);
         let step = call(self, world);
         self.finish_ends(world);
-        self.settle(world, caller.thread, depth, step.into())
+        self.settle(world, caller.thread, depth, step.into()).into()
     }
 }

@@ -476,6 +476,12 @@ impl Objects {
         self.table.get(id.0).unwrap_or(&self.nobody)
     }
 
+    /// The object with this number, if there is one.
+    #[inline]
+    pub(crate) fn active(&self, id: ObjectId) -> Option<&Object> {
+        self.table.get(id.0)
+    }
+
     /// The same, to change.
     #[inline]
     pub fn get_mut(&mut self, id: ObjectId) -> &mut Object {

@@ -344,10 +344,14 @@ pub fn deadline_after(now_ns: u64, timeout_ns: u64) -> Option<u64> {
 }
 
 impl Server {
-    /// The maker of a call. A call done for the first time has no past.
-    #[inline]
+    /// The maker of a call.
     pub fn caller(&mut self, world: &impl World, thread: ThreadId, resumed: Resumed) -> Caller {
-        let domain = world.thread_space(thread);
+        self.caller_in(world.thread_space(thread), thread, resumed)
+    }
+
+    /// The maker of a call, in this domain. A call done for the first time has no past.
+    #[inline(always)]
+    pub(crate) fn caller_in(&mut self, domain: SpaceId, thread: ThreadId, resumed: Resumed) -> Caller {
         let record = self.threads.record(thread);
         if resumed == Resumed::First {
             record.continuation = Continuation::None;

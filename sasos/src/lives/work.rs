@@ -19,7 +19,7 @@ use crate::{
     accounts::AccountId,
     containers::Queue,
     lives::task::TaskId,
-    lives::thread::{Caller, Life, Tries},
+    lives::thread::{Life, Tries},
     procedures::unwind::Leaving,
     protection::withdraw::{CalleesOf, Withdrawal},
 };
@@ -89,6 +89,12 @@ impl WorkList {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// Whether something was entered by the event under way.
+    #[inline(always)]
+    pub(crate) const fn is_fresh(&self) -> bool {
+        self.fresh
     }
 
     /// Whether what ends has left nothing of the last poll to the store.
@@ -206,8 +212,13 @@ impl Server {
     /// it. Then the answer is nobody's, and above all nothing is made again where the thread is now: it would be made with its caller's rights.
     #[cold]
     #[inline(never)]
-    pub(crate) fn work_behind(&mut self, world: &mut impl World, caller: Caller, outcome: Outcome) -> Outcome {
-        let Caller { thread, resumed, .. } = caller;
+    pub(crate) fn work_behind(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        resumed: Resumed,
+        outcome: Outcome,
+    ) -> Outcome {
         let lives = self
             .threads
             .find(thread)

@@ -186,7 +186,7 @@ impl Server {
     pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
         self.budget = piece();
         let id = self.object_at(world, address)?;
-        let rights = self.require(world, space, id, access.right())?.rights;
+        let cached = self.require(world, space, id, access.right())?;
         let place = self.present(world, id, address, access)?;
         let slot = slot_of(address);
         if self.domains.linked(space, slot).is_none() {
@@ -194,18 +194,15 @@ impl Server {
             if !self.note_linked(space, id) {
                 return Err(Error::Protection.into());
             }
-            let linked = world.link(space, slot, place.leaf, rights).map_err(|_| Error::NoMemory);
+            let linked = world
+                .link(space, slot, place.leaf, cached.rights)
+                .map_err(|_| Error::NoMemory);
             if let Err(error) = linked.and_then(|()| self.charge_tables(world, space)) {
                 // With the new tables goes the link.
                 self.tables_go_back(world, space);
                 return Err(error.into());
             }
-            let linked = Linked {
-                slot,
-                object: id,
-                rights,
-                epoch: self.objects.get(id).epoch,
-            };
+            let linked = Linked::of(address, id, cached, self.objects.get(id).epoch);
             self.domains.remember_linked(space, linked);
         }
         Ok(())

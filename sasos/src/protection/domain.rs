@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use abi::{Error, Rights};
+use abi::{Error, Rights, address::slot_of};
 use kcore::SpaceId;
 
 use crate::{
@@ -74,19 +74,34 @@ pub struct Linked {
     pub rights: Rights,
     /// The epoch of the object in which it had them.
     pub epoch: u64,
+    /// [`Cached::granted`].
+    pub granted: u64,
 }
 
 impl Linked {
+    /// The slot of this address, in an object that is in this epoch.
+    #[inline]
+    pub const fn of(address: u64, object: ObjectId, cached: Cached, epoch: u64) -> Self {
+        Self {
+            slot: slot_of(address),
+            object,
+            rights: cached.rights,
+            epoch,
+            granted: cached.granted,
+        }
+    }
+
     /// No slot.
     pub const NONE: Self = Self {
         slot: u64::MAX,
         object: ObjectId(u32::MAX),
         rights: Rights::NONE,
         epoch: 0,
+        granted: 0,
     };
 }
 
-/// Linked slots that a domain remembers.
+/// Linked slots that a domain remembers, and validated ones.
 const RECENT: usize = 4;
 
 /// A domain.
@@ -125,8 +140,8 @@ pub struct Domain {
     /// Slots that were linked, with all the rights that the cache has, each in the place of its number: further pages in
     /// them need no link.
     linked: [(u64, Linked); RECENT],
-    /// The slot in which an address was validated last, linked or not.
-    validated: (u64, Linked),
+    /// Slots in which an address was validated of late, linked or not.
+    validated: [(u64, Linked); RECENT],
     /// How often it has forgotten them. Each of them stands beside this number as it was then.
     forgot: u64,
 }
@@ -227,11 +242,11 @@ impl Domains {
         }
     }
 
-    /// A slot, if the domain validated an address in it last.
+    /// A slot, if the domain validated an address in it of late.
     #[inline]
     pub fn validated(&self, space: SpaceId, slot: u64) -> Option<&Linked> {
         let domain = self.get(space)?;
-        let (forgot, validated) = &domain.validated;
+        let (forgot, validated) = &domain.validated[slot as usize % RECENT];
         (validated.slot == slot && *forgot == domain.forgot).then_some(validated)
     }
 
@@ -239,7 +254,7 @@ impl Domains {
     #[inline]
     pub fn remember_validated(&mut self, space: SpaceId, validated: Linked) {
         if let Some(domain) = self.get_mut(space) {
-            domain.validated = (domain.forgot, validated);
+            domain.validated[validated.slot as usize % RECENT] = (domain.forgot, validated);
         }
     }
 
@@ -273,7 +288,7 @@ impl Domains {
                 inherits: 0,
                 told: None,
                 linked: [(0, Linked::NONE); RECENT],
-                validated: (0, Linked::NONE),
+                validated: [(0, Linked::NONE); RECENT],
                 forgot: 0,
             })?;
             push(&mut self.spare, domain)?;

@@ -42,7 +42,7 @@ pub struct PdxGrant {
 }
 
 impl Server {
-    /// Validates an access of a domain as if it were made, and caches it. Tells the object's base.
+    /// Validates an access of a domain as if it were made, and caches it. Tells the address of the capability that gave the right, as [`Cached`] has it.
     #[inline]
     pub(crate) fn validate(
         &mut self,
@@ -51,28 +51,29 @@ impl Server {
         address: u64,
         needed: Rights,
     ) -> Step<u64> {
-        if let Some(base) = self.validated(space, address, needed) {
-            return Ok(base);
+        if let Some(recent) = self.validated(space, address, needed) {
+            return Ok(recent.granted);
         }
-        let id = self.object_at(world, address)?;
-        let cached = self.require(world, space, id, needed)?;
-        let recent = Linked {
-            slot: slot_of(address),
-            object: id,
-            rights: cached.rights,
-            epoch: self.objects.get(id).epoch,
-        };
-        self.domains.remember_validated(space, recent);
-        Ok(self.objects.get(id).base())
+        self.validate_anew(world, space, address, needed)
     }
 
-    /// The base of the object at an address, if a domain validated such an access there last.
+    /// The same in a slot that the domain does not remember.
+    #[inline(never)]
+    fn validate_anew(&mut self, world: &mut impl World, space: SpaceId, address: u64, needed: Rights) -> Step<u64> {
+        let id = self.object_at(world, address)?;
+        let cached = self.require(world, space, id, needed)?;
+        let recent = Linked::of(address, id, cached, self.objects.get(id).epoch);
+        self.domains.remember_validated(space, recent);
+        Ok(cached.granted)
+    }
+
+    /// What is remembered of an address, if a domain validated such an access there of late.
     #[inline]
-    fn validated(&self, space: SpaceId, address: u64, needed: Rights) -> Option<u64> {
+    fn validated(&self, space: SpaceId, address: u64, needed: Rights) -> Option<&Linked> {
         let recent = self.domains.validated(space, slot_of(address))?;
-        let object = self.objects.get(recent.object);
+        let object = self.objects.active(recent.object)?;
         let holds = recent.rights.contains(needed) && object.epoch == recent.epoch && object.holds(address);
-        holds.then(|| object.base())
+        holds.then_some(recent)
     }
 
     /// Whether a domain is known to have rights at an address: nothing is searched.

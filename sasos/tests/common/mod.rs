@@ -42,6 +42,8 @@ pub struct Rig {
     pub rng: Rng,
     tags: Tags,
     frames: u32,
+    /// Events of calls.
+    calls: u64,
 }
 
 impl Rig {
@@ -64,6 +66,7 @@ impl Rig {
             rng,
             tags,
             frames,
+            calls: 0,
         }
     }
 
@@ -89,6 +92,7 @@ impl Rig {
                 rng,
                 tags,
                 frames,
+                calls: 0,
             },
             report,
         )
@@ -128,19 +132,34 @@ impl Rig {
             .expect("a thread")
     }
 
+    /// One event of a call. Each second one goes the way on which the kernel knows the call and its space, and must come to the same.
+    fn event(&mut self, actor: Actor, call: Call, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+        let thread = actor.thread;
+        self.calls += 1;
+        if resumed != Resumed::First || self.calls.is_multiple_of(2) {
+            let event = Event::Call {
+                thread,
+                number: call as u64,
+                arguments,
+                resumed,
+            };
+            return self.server.handle(&mut self.world, event);
+        }
+        let space = self.world.thread_space(thread);
+        let reply = self.server.begin_call(&mut self.world, thread, space, call, arguments);
+        match reply.values() {
+            Some(values) if self.server.is_call_over() => Outcome::Return(Ok(values)),
+            _ => self.server.end_call(&mut self.world, thread, resumed, reply),
+        }
+    }
+
     /// Makes a call, as often as it takes.
     pub fn call(&mut self, actor: Actor, call: Call, arguments: &[u64]) -> Result<(u64, u64), Error> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
         let mut resumed = Resumed::First;
         for _ in 0..TRIES {
-            let event = Event::Call {
-                thread: actor.thread,
-                number: call as u64,
-                arguments: all,
-                resumed,
-            };
-            match self.server.handle(&mut self.world, event) {
+            match self.event(actor, call, all, resumed) {
                 Outcome::Return(result) => return result,
                 Outcome::Block(..) => self.move_disk(),
                 Outcome::Again => {}
@@ -178,14 +197,8 @@ impl Rig {
         let mut resumed = Resumed::First;
         let mut longest = 0;
         for _ in 0..TRIES {
-            let event = Event::Call {
-                thread: actor.thread,
-                number: call as u64,
-                arguments: all,
-                resumed,
-            };
             let before = measure(self);
-            let outcome = self.server.handle(&mut self.world, event);
+            let outcome = self.event(actor, call, all, resumed);
             longest = longest.max(measure(self).abs_diff(before));
             match outcome {
                 Outcome::Return(result) => return (longest, result),
@@ -208,13 +221,7 @@ impl Rig {
     ) -> Option<Result<(u64, u64), Error>> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        let event = Event::Call {
-            thread: actor.thread,
-            number: call as u64,
-            arguments: all,
-            resumed,
-        };
-        match self.server.handle(&mut self.world, event) {
+        match self.event(actor, call, all, resumed) {
             Outcome::Return(result) => Some(result),
             Outcome::Block(..) | Outcome::Again => None,
             other => panic!("{call:?} ended with {other:?}"),
@@ -380,13 +387,7 @@ impl Rig {
     /// Has a thread enter a procedure; tells the domain that it is in then.
     pub fn enters(&mut self, actor: Actor, entry: u64, pd: u64) -> Result<SpaceId, Error> {
         for resumed in [Resumed::First; 1].into_iter().chain([Resumed::Woken; 1000]) {
-            let event = Event::Call {
-                thread: actor.thread,
-                number: Call::PdxCall as u64,
-                arguments: [entry, 0, pd, 0, 0, 0],
-                resumed,
-            };
-            match self.server.handle(&mut self.world, event) {
+            match self.event(actor, Call::PdxCall, [entry, 0, pd, 0, 0, 0], resumed) {
                 Outcome::Resume => return Ok(self.world.thread_space(actor.thread)),
                 Outcome::Again => {}
                 Outcome::Return(result) => return Err(result.expect_err("it is inside")),

@@ -79,6 +79,7 @@ pub enum Bound {
 /// the row of Linux that does the same work.
 pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("null-call", Some(Bound::Instructions(70)), Some("null-call")),
+    ("cheap-call", Some(Bound::Instructions(110)), Some("cheap-call")),
     ("kernel-domain-call", Some(Bound::Instructions(110)), Some("null-call")),
     (OUTSIDE_NULL_CALL, Some(Bound::Instructions(180)), Some("null-call")),
     ("pdx-round-trip", Some(Bound::Instructions(150)), Some("ipc-futex")),
@@ -99,9 +100,16 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
         Some(Bound::Instructions(6000)),
         Some("object-create-touch-delete"),
     ),
-    ("first-touch", Some(Bound::Instructions(250)), Some("first-touch")),
-    ("first-touch-zeroing", None, Some("first-touch")),
-    ("apd-lookup", None, None),
+    ("first-touch", Some(Bound::Instructions(250)), None),
+    (
+        "first-touch-zeroing",
+        Some(Bound::Instructions(760)),
+        Some("first-touch"),
+    ),
+    ("first-touch-in-turn", Some(Bound::Instructions(260)), None),
+    ("first-touch-new-slot", Some(Bound::Instructions(600)), None),
+    ("apd-lookup", Some(Bound::Instructions(150)), None),
+    ("address-wake", None, None),
     ("sem-signal-wait", None, None),
     ("sem-round-trip", None, Some("ipc-futex")),
     ("yield-switch", Some(Bound::Instructions(200)), None),

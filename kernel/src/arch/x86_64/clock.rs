@@ -14,7 +14,7 @@ pub(super) static START: AtomicU64 = AtomicU64::new(0);
 pub(super) static SCALE: AtomicU64 = AtomicU64::new(0);
 /// Ticks in a microsecond.
 static TICKS_PER_US: AtomicU64 = AtomicU64::new(1);
-/// Seconds from 1970 to the start.
+/// Nanoseconds from 1970 to the start.
 static DATE: AtomicU64 = AtomicU64::new(0);
 
 /// The counter.
@@ -54,7 +54,7 @@ pub fn initialise(measured: u64) {
     START.store(ticks(), Relaxed);
     SCALE.store(((PIT_NS as u128) << 32) as u64 / measured.max(1), Relaxed);
     TICKS_PER_US.store((measured * 1000 / PIT_NS).max(1), Relaxed);
-    DATE.store(date(), Relaxed);
+    DATE.store(date().saturating_mul(1_000_000_000), Relaxed);
 }
 
 /// Nanoseconds of one measurement.
@@ -82,7 +82,7 @@ pub fn ticks_per_us() -> u64 {
 
 /// Nanoseconds from 1970 to the start.
 pub fn time_of_day_ns() -> u64 {
-    DATE.load(Relaxed).saturating_mul(1_000_000_000)
+    DATE.load(Relaxed)
 }
 
 fn register(index: u8) -> u8 {

@@ -21,7 +21,6 @@ use super::{
     processor::{KERNEL_STACK, THREAD_END, USER_RIP, USER_RSP},
     syscall,
 };
-use crate::outside::Outside;
 
 /// The address at which the server is entered.
 static ENTRY: AtomicU64 = AtomicU64::new(0);
@@ -63,7 +62,7 @@ unsafe extern "C" fn entry() {
         ways = sym WAYS,
         call = sym call,
         answer = sym answer,
-        general = sym syscall::general::<Outside>,
+        general = sym syscall::general_outside,
     );
 }
 
@@ -127,7 +126,7 @@ unsafe extern "C" fn call() {
         ENTRY = sym ENTRY,
         STACK = sym STACK,
         deliver = sym crate::outside::deliver,
-        general = sym syscall::general::<Outside>,
+        general = sym syscall::general_outside,
     );
 }
 
@@ -167,7 +166,7 @@ unsafe extern "C" fn answer() {
         FLAGS = const kcore::thread::USER_FLAGS,
         FIRST_MACHINE_CALL = const FIRST_MACHINE_CALL,
         answer = sym crate::outside::answer,
-        general = sym syscall::general::<Outside>,
+        general = sym syscall::general_outside,
     );
 }
 
@@ -185,7 +184,7 @@ macro_rules! portal_way {
                 THREAD_END = const THREAD_END,
                 CONTEXT_END = sym CONTEXT_END,
                 way = sym $way,
-                general = sym syscall::general::<Outside>,
+                general = sym syscall::general_outside,
             );
         }
     };

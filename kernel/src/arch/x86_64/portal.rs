@@ -61,7 +61,7 @@ const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Wa
 
 /// Defines the ways of a supervisor's system, which assembly reaches at a fixed place.
 macro_rules! ways {
-    ($supervisor:ty, $system:path) => {
+    ($supervisor:ty, $system:path, $general:path) => {
         /// A protected call: entry in rdi, kind in rdx, parameters in rsi, r10, r8, r9; from the `syscall` entry.
         #[allow(clippy::too_many_lines, reason = "one stretch of assembly")]
         #[unsafe(naked)]
@@ -171,7 +171,7 @@ macro_rules! ways {
                 LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_CALL = const Call::PdxCall as u64,
-                general = sym syscall::general::<$supervisor>,
+                general = sym $general,
             );
         }
 
@@ -261,7 +261,7 @@ macro_rules! ways {
                 LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_RETURN = const Call::PdxReturn as u64,
-                general = sym syscall::general::<$supervisor>,
+                general = sym $general,
             );
         }
     };
@@ -271,12 +271,16 @@ macro_rules! ways {
 pub mod inside {
     #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
-    ways!(crate::inside::Inside, crate::inside::SYSTEM);
+    ways!(crate::inside::Inside, crate::inside::SYSTEM, syscall::general_inside);
 }
 
 /// With the server outside of it.
 pub mod outside {
     #[allow(clippy::wildcard_imports, reason = "the macro uses what the file imports")]
     use super::*;
-    ways!(crate::outside::Outside, crate::outside::SYSTEM);
+    ways!(
+        crate::outside::Outside,
+        crate::outside::SYSTEM,
+        syscall::general_outside
+    );
 }

@@ -18,7 +18,7 @@ pub struct PerProcessor {
     pub user_rsp: u64,
     /// Top of this processor's kernel stack.
     pub kernel_stack: u64,
-    /// The second value of the call, or zero.
+    /// The second value of the call that is about to return.
     pub value2: u64,
     /// The user's next instruction, during a system call.
     pub user_rip: u64,
@@ -228,10 +228,11 @@ pub fn mark() -> u32 {
 #[inline(always)]
 pub fn set_value2(value: u64) {
     // SAFETY: interrupts are off, and this processor alone uses its area.
-    unsafe { (*own()).value2 = value };
+    unsafe { asm!("mov gs:[{VALUE2}], {}", in(reg) value, VALUE2 = const VALUE2, options(nostack, preserves_flags)) };
 }
 
-/// The point where the caller of the system call under way goes on: instruction, stack.
+/// The point where the caller of the system call under way goes on: instruction, stack. Noted by the fast ways, and where a call waits for its turn; the
+/// general way notes it in the caller's context.
 #[inline(always)]
 pub fn caller() -> (u64, u64) {
     let (rip, rsp);
