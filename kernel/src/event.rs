@@ -294,7 +294,7 @@ pub fn answer_trap<S: Supervisor>(
             }
             system.interrupt(interrupt);
         }
-    } else if system.platform.kernel.current().is_some() && system.exception(vector) == Outcome::Resume {
+    } else if system.platform.kernel.current().is_some() && system.exception(vector) {
         return context;
     }
     if system.platform.kernel.should_preempt() {
@@ -330,26 +330,29 @@ impl<S: Supervisor> System<S> {
         Some(context)
     }
 
-    /// An exception of the running thread. Answers to go on ([`Outcome::Resume`]) if nothing else has changed.
+    /// An exception of the running thread. Tells whether it goes on at once, for nothing else has changed.
     #[inline(always)]
-    fn exception(&mut self, vector: u64) -> Outcome {
+    fn exception(&mut self, vector: u64) -> bool {
         let index = self.current();
         let thread = self.platform.kernel.thread(index);
         let (id, error) = (thread.id, thread.context.error);
         if vector == VECTOR_NO_UNIT && self.platform.kernel.vectors_begin().is_some() {
-            return Outcome::Resume;
+            return true;
         }
         if vector == VECTOR_PROTECTION && error == 0 && self.ports_wanted() {
-            return Outcome::Resume;
+            return true;
         }
         let event = of_exception(id, vector, error);
         let outcome = self.supervisor.handle(&mut self.platform, event);
-        let goes_on = outcome == Outcome::Resume && self.platform.kernel.current() == Some(index);
-        if vector == VECTOR_PAGE_FAULT && goes_on && self.platform.kernel.stays() {
-            return Outcome::Resume;
+        let kernel = &mut self.platform.kernel;
+        if vector == VECTOR_PAGE_FAULT
+            && matches!(outcome, Outcome::Resume)
+            && (kernel.is_undisturbed(index) || kernel.goes_on(index))
+        {
+            return true;
         }
         self.settle(index, outcome, None);
-        Outcome::Gone
+        false
     }
 }
 

@@ -37,6 +37,9 @@ use crate::{
 /// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
 /// when memory is full of dirty pages.
 pub(crate) const FRAME_RESERVE: u64 = 64;
+/// Frames that a touch of a new slot takes at most: a page, its page table, and two tables above that.
+const FRAMES_OF_SLOT: u64 = 4;
+
 /// Reads under way, and counts for all objects.
 #[derive(Default)]
 pub struct Pager {
@@ -219,7 +222,10 @@ impl Server {
         address: u64,
         access: Access,
     ) -> Option<()> {
-        let linked = self.domains.linked(world.thread_space(thread), slot_of(address))?;
+        let space = world.thread_space(thread);
+        let Some(linked) = self.domains.linked(space, slot_of(address)) else {
+            return self.touch_new_slot(world, space, thread, address, access);
+        };
         if !linked.rights.contains(access.right()) {
             return None;
         }
@@ -247,6 +253,58 @@ impl Server {
         world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
         object.resident += 1;
         self.objects.resident_pages += 1;
+        Some(())
+    }
+
+    /// The same where nobody has touched the slot, but the domain linked another one of the object last, and what is known of the slot has its
+    /// room already (`first-touch-new-slot`).
+    #[inline(never)]
+    fn touch_new_slot<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        thread: ThreadId,
+        address: u64,
+        access: Access,
+    ) -> Option<()> {
+        let last = *self.domains.last_linked(space)?;
+        let object = self.objects.active(last.object)?;
+        let slot = slot_of(address);
+        let number = slot.wrapping_sub(object.first_slot());
+        let is_simple = object.epoch == last.epoch
+            && last.rights.contains(access.right())
+            && object.holds(address)
+            && !object.is_persistent()
+            && object.absent_limits.is_empty()
+            && object.slots.get(number).is_some_and(|slot| slot.leaf().is_none())
+            && world.frames_free() > FRAME_RESERVE + FRAMES_OF_SLOT;
+        // Nobody takes over what is paid by the one who touches it.
+        let payer = object.account;
+        if !is_simple || self.account_of(thread) != payer {
+            return None;
+        }
+        self.ledger.take(payer, Resource::Frames, 2).ok()?;
+        if self.ledger.take(payer, Resource::Tables, 1).is_err() {
+            self.ledger.give(payer, Resource::Frames, 2);
+            return None;
+        }
+        // There are so many frames.
+        let (leaf, frame) = (world.leaf_create().ok()?, world.frame_zeroed().ok()?);
+        let index = index_of(address);
+        world.leaf_set(leaf, index, Some(PageEntry::new(frame, Rights::RWX)));
+        let object = self.objects.get_mut(last.object);
+        object.slots.enter_leaf(number, leaf, index);
+        object.leaves += 1;
+        object.resident += 1;
+        self.objects.resident_pages += 1;
+        self.pager.leaves += 1;
+        // The page is there, whatever becomes of the link.
+        world.link(space, slot, leaf, last.rights).ok()?;
+        if self.charge_tables(world, space).is_err() {
+            self.tables_go_back(world, space);
+            return None;
+        }
+        self.domains.remember_linked(space, Linked { slot, ..last });
         Some(())
     }
 

@@ -242,6 +242,13 @@ impl Slots {
         set_bit(&mut self.groups[index / CHUNK].leaves, index, chunk.leaves != 0);
     }
 
+    /// Puts a page table with one page into a slot that was [made](Slots::make).
+    #[inline]
+    pub(crate) fn enter_leaf(&mut self, number: u64, leaf: Leaf, page: usize) {
+        self.set_leaf(number, Some(leaf));
+        self.touch(number).resident.set(page);
+    }
+
     /// Bytes that [`Slots::make`] will take for a slot.
     pub fn cost(&self, number: u64) -> u64 {
         if self.get(number).is_some() {

@@ -140,6 +140,8 @@ pub struct Domain {
     /// Slots that were linked, with all the rights that the cache has, each in the place of its number: further pages in
     /// them need no link.
     linked: [(u64, Linked); RECENT],
+    /// The one of them that was linked last.
+    last: u8,
     /// Slots in which an address was validated of late, linked or not.
     validated: [(u64, Linked); RECENT],
     /// How often it has forgotten them. Each of them stands beside this number as it was then.
@@ -234,10 +236,19 @@ impl Domains {
         (linked.slot == slot && *forgot == domain.forgot).then_some(linked)
     }
 
+    /// The slot that the domain has linked last.
+    #[inline]
+    pub(crate) fn last_linked(&self, space: SpaceId) -> Option<&Linked> {
+        let domain = self.get(space)?;
+        let (forgot, linked) = &domain.linked[domain.last as usize % RECENT];
+        (*forgot == domain.forgot).then_some(linked)
+    }
+
     /// The same, to be remembered.
     #[inline]
     pub(crate) fn remember_linked(&mut self, space: SpaceId, linked: Linked) {
         if let Some(domain) = self.get_mut(space) {
+            domain.last = (linked.slot % RECENT as u64) as u8;
             domain.linked[linked.slot as usize % RECENT] = (domain.forgot, linked);
         }
     }
@@ -288,6 +299,7 @@ impl Domains {
                 inherits: 0,
                 told: None,
                 linked: [(0, Linked::NONE); RECENT],
+                last: 0,
                 validated: [(0, Linked::NONE); RECENT],
                 forgot: 0,
             })?;

@@ -44,6 +44,8 @@ pub struct Rig {
     frames: u32,
     /// Events of calls.
     calls: u64,
+    /// Whether touches take the slow path alone.
+    pub is_slow: bool,
 }
 
 impl Rig {
@@ -67,6 +69,7 @@ impl Rig {
             tags,
             frames,
             calls: 0,
+            is_slow: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Rig {
                 tags,
                 frames,
                 calls: 0,
+                is_slow: false,
             },
             report,
         )
@@ -266,7 +270,7 @@ impl Rig {
             if let Ok(frame) = self.world.kernel.hardware.translate(address, touch) {
                 return Ok(frame);
             }
-            if self.touch_further(space, address, access) {
+            if !self.is_slow && self.touch_further(space, address, access) {
                 continue;
             }
             match self.server.touch(&mut self.world, space, address, access) {
