@@ -19,10 +19,12 @@ use crate::script::{self, Patience, Source, Verdict};
 use crate::{bare, build, image, transfer};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, Meter, System};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The longest that the programs may take together.
@@ -37,6 +39,26 @@ struct Options {
     systems: Vec<System>,
     rows: Vec<String>,
     what: What,
+}
+
+/// Prints rows as they are measured, as JSON, if that is wanted.
+struct Report<'a> {
+    is_wanted: bool,
+    /// All that are wanted, or none if all are.
+    rows: &'a [String],
+    told: Mutex<BTreeSet<(&'static str, String)>>,
+}
+
+impl Report<'_> {
+    fn tell(&self, rows: Vec<Measured>) {
+        let Ok(mut told) = self.told.lock() else { return };
+        for one in rows {
+            let is_wanted = self.is_wanted && (self.rows.is_empty() || self.rows.contains(&one.row));
+            if is_wanted && told.insert((one.system.name(), one.row.clone())) {
+                println!("{}", one.json());
+            }
+        }
+    }
 }
 
 /// The thing to measure.
@@ -119,11 +141,16 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         print!("{}", if options.json { found.json() } else { found.table() });
         return Ok(ExitCode::SUCCESS);
     }
+    let report = Report {
+        is_wanted: options.json,
+        rows: &options.rows,
+        told: Mutex::default(),
+    };
     let mut results = Vec::new();
     for &system in &options.systems {
         let mut measured = match system {
-            System::Gondwana | System::GondwanaUser => gondwana(system, &options.rows)?,
-            System::Linux => linux(&root)?,
+            System::Gondwana | System::GondwanaUser => gondwana(system, &options.rows, &report)?,
+            System::Linux => linux(&root, &report)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
         results.extend(measured);
@@ -132,9 +159,8 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         bail!("there is no such row");
     }
     if options.json {
-        for one in &results {
-            println!("{}", one.json());
-        }
+        // Those that have but one figure.
+        report.tell(results.clone());
     } else {
         print!("{}", tables::render(&results));
     }
@@ -162,7 +188,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// The rows of this system, with its server here or there: these, or all if there are none. Others may be among them, which are
 /// measured with them.
-fn gondwana(system: System, rows: &[String]) -> Result<Vec<Measured>> {
+fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<Measured>> {
     let wants = |meter| rows.is_empty() || rows.iter().any(|row| Meter::of(row) == meter);
     let lines: Vec<&str> = [(Meter::Micro, "micro"), (Meter::Oo1, "oo1 bench")]
         .into_iter()
@@ -172,9 +198,14 @@ fn gondwana(system: System, rows: &[String]) -> Result<Vec<Measured>> {
     let server = (system == System::GondwanaUser)
         .then(|| build::server(build::Profile::Guest))
         .transpose()?;
-    let mut outputs = Vec::new();
+    let mut outputs: Vec<String> = Vec::new();
     for clock in [Clock::Instructions, Clock::Time] {
         let mut output = String::new();
+        let tell = |line: &str| {
+            if let Some(counted) = outputs.first() {
+                report.tell(rows::complete(system, counted, line));
+            }
+        };
         if !lines.is_empty() {
             let scratch = Scratch::make()?;
             let disk = scratch.file("bench.img");
@@ -184,13 +215,15 @@ fn gondwana(system: System, rows: &[String]) -> Result<Vec<Measured>> {
             if let Some(server) = &server {
                 machine = machine.with_server(server.clone());
             }
-            output += &measure_here(&machine, &lines)?;
+            output += &measure_here(&machine, &lines, &tell)?;
         }
         if server.is_none() && wants(Meter::Bare) {
-            output += &measure_bare(clock)?;
+            let measured = measure_bare(clock)?;
+            measured.lines().for_each(tell);
+            output += &measured;
         }
         if server.is_none() && wants(Meter::Modules) {
-            output += &measure_modules(&built, clock)?;
+            output += &measure_modules(&built, clock, &tell)?;
         }
         outputs.push(output);
     }
@@ -201,7 +234,8 @@ fn gondwana(system: System, rows: &[String]) -> Result<Vec<Measured>> {
         image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
         let mut machine = Machine::new(built.kernel, disk);
         machine.processors = SCALE_PROCESSORS;
-        let together = measure_here(&machine, &["micro --scale"])?;
+        let tell = |line: &str| report.tell(rows::complete(system, "", line));
+        let together = measure_here(&machine, &["micro --scale"], &tell)?;
         outputs[1].push_str(&together);
     }
     Ok(rows::merge(system, &outputs[0], &outputs[1]))
@@ -225,7 +259,7 @@ fn measure_bare(clock: Clock) -> Result<String> {
 }
 
 /// The rows of modules: on a disk that has them, and what they are compared with.
-fn measure_modules(built: &build::Built, clock: Clock) -> Result<String> {
+fn measure_modules(built: &build::Built, clock: Clock, tell: &dyn Fn(&str)) -> Result<String> {
     let root = place::root()?;
     let scratch = Scratch::make()?;
     let disk = scratch.file("modules.img");
@@ -240,10 +274,11 @@ fn measure_modules(built: &build::Built, clock: Clock) -> Result<String> {
     transfer::import_program(&disk, &twins.join("eight-static"), "eight-static")?;
     let mut machine = Machine::new(built.kernel.clone(), disk);
     machine.clock = clock;
-    measure_here(&machine, &["module-bench"])
+    measure_here(&machine, &["module-bench"], tell)
 }
 
-fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
+/// Runs these lines; `tell` gets each line of their output as it comes.
+fn measure_here(machine: &Machine, lines: &[&str], tell: &dyn Fn(&str)) -> Result<String> {
     let what = match (machine.clock, machine.processors) {
         (Clock::Instructions, _) => "counting instructions in Gondwana",
         (Clock::Time, 1) => "taking times in Gondwana",
@@ -252,6 +287,8 @@ fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
     let mut output = Progress {
         job: Job::begin(what),
         bytes: Vec::new(),
+        told: 0,
+        tell,
     };
     let patience = Patience {
         total: Some(TOTAL),
@@ -269,17 +306,24 @@ fn measure_here(machine: &Machine, lines: &[&str]) -> Result<String> {
 }
 
 /// Collects output and shows its last line.
-struct Progress {
+struct Progress<'a> {
     job: Job,
     bytes: Vec<u8>,
+    /// Bytes of the lines that were told.
+    told: usize,
+    tell: &'a dyn Fn(&str),
 }
 
-impl std::io::Write for Progress {
+impl std::io::Write for Progress<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.bytes.extend_from_slice(bytes);
         let text = String::from_utf8_lossy(&self.bytes);
         if let Some(line) = text.trim_end().lines().last() {
             self.job.step(line);
+        }
+        while let Some(length) = self.bytes[self.told..].iter().position(|&byte| byte == b'\n') {
+            (self.tell)(&String::from_utf8_lossy(&self.bytes[self.told..self.told + length]));
+            self.told += length + 1;
         }
         Ok(bytes.len())
     }
@@ -290,7 +334,7 @@ impl std::io::Write for Progress {
 }
 
 /// The rows of Linux.
-fn linux(root: &Path) -> Result<Vec<Measured>> {
+fn linux(root: &Path, report: &Report<'_>) -> Result<Vec<Measured>> {
     let folder = root.join("target/linux");
     let twins = build::twins(root)?;
     let status = Command::new(root.join("bench/linux/prepare"))
@@ -302,7 +346,7 @@ fn linux(root: &Path) -> Result<Vec<Measured>> {
     if !status.context("cannot start bench/linux/prepare")?.success() {
         bail!("Linux could not be prepared (above); './gond bench --system gondwana' does without it");
     }
-    let mut outputs = Vec::new();
+    let mut outputs: Vec<String> = Vec::new();
     for (mode, what) in [
         ("icount", "counting instructions in Linux"),
         ("time", "taking times in Linux"),
@@ -315,19 +359,18 @@ fn linux(root: &Path) -> Result<Vec<Measured>> {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start bench/linux/run")?;
-        let mut stdout = child.stdout.take().context("bench/linux/run has no standard output")?;
-        let reader = std::thread::spawn(move || {
-            let mut text = String::new();
-            stdout.read_to_string(&mut text).map(|_| text)
-        });
-        while !reader.is_finished() {
-            job.step("");
-            std::thread::sleep(Duration::from_millis(50));
+        let stdout = child.stdout.take().context("bench/linux/run has no standard output")?;
+        let mut text = String::new();
+        for line in BufReader::new(stdout).lines() {
+            let line = line.context("cannot read Linux's output")?;
+            job.step(&line);
+            if let Some(counted) = outputs.first() {
+                report.tell(rows::complete(System::Linux, counted, &line));
+            }
+            text += &line;
+            text.push('\n');
         }
         job.clear();
-        let text = reader
-            .join()
-            .map_err(|_| anyhow::anyhow!("the reader of Linux's output stopped"))??;
         if !child.wait()?.success() {
             bail!("Linux could not be measured (above)");
         }

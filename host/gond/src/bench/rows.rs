@@ -279,6 +279,19 @@ fn merge_names(system: System, counted: &str, timed: &str) -> Vec<Measured> {
     all
 }
 
+/// The row that a line of a timed run completes, and the one that it stands for besides.
+pub fn complete(system: System, counted: &str, line: &str) -> Vec<Measured> {
+    let name = |line: &str| words(line).and_then(|found| found.get("row").map(|&name| name.to_owned()));
+    let Some(row) = name(line) else {
+        return Vec::new();
+    };
+    let own: Vec<&str> = counted
+        .lines()
+        .filter(|line| name(line).as_ref() == Some(&row))
+        .collect();
+    merge(system, &own.join("\n"), line)
+}
+
 /// The row of a system.
 pub fn find<'a>(all: &'a [Measured], system: System, row: &str) -> Option<&'a Measured> {
     all.iter().find(|one| one.system == system && one.row == row)
@@ -380,6 +393,25 @@ mod tests {
         assert!(check_checksums(&all).is_ok());
         let more = merge(System::Gondwana, "row=b ticks=3 checksum=0x2", "");
         assert!(check_checksums(&[all, more].concat()).is_err());
+    }
+
+    #[test]
+    fn a_line_of_a_timed_run_completes_its_row() {
+        let counted = "row=a ticks=100\nrow=null-call ticks=7\nrow=b ticks=1\n";
+        let rows = complete(System::GondwanaUser, counted, "row=null-call ticks=5 ns=33");
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|one| (one.row.as_str(), one.instructions, one.ns))
+            .collect();
+        assert_eq!(
+            seen,
+            [("null-call", Some(7), Some(33)), (OUTSIDE_NULL_CALL, Some(7), Some(33))]
+        );
+        assert!(complete(System::Linux, counted, "noise").is_empty());
+        assert_eq!(
+            complete(System::Linux, counted, "row=c ticks=1 ns=2")[0].instructions,
+            None
+        );
     }
 
     #[test]
