@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, RandomState};
 use crate::world::{Op, PORTS, World, memory};
 
 /// The beginnings of fpages: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
-/// carry them to each other, so no other pages need be looked at.
-const PAGES: [u64; 4] = [0, 1, 2, 511];
+/// carry them to each other, and runs of two or four pages the first ones, so no other pages need be looked at.
+const PAGES: [u64; 5] = [0, 1, 2, 3, 511];
 const SLOTS: [u64; 3] = [0, 1, 511];
 /// Frames of σ₀: some slots in the first gibibyte, all of the second, and pages of the third.
 const FRAMES: [(u32, u32); 3] = [(0, 1024), (0x4_0000, 0x8_0000), (0x8_0000, 0x8_0003)];
@@ -35,8 +35,9 @@ fn rights() -> impl Strategy<Value = Rights> {
 
 fn memory_fpage() -> impl Strategy<Value = Fpage> {
     let page = (0..3u64, prop::sample::select(&SLOTS), prop::sample::select(&PAGES));
-    let sizes = vec![12u8, 12, 12, 12, 21, 21, 21, 21, 30, 47];
+    let sizes = vec![12u8, 12, 12, 12, 13, 14, 21, 21, 21, 21, 30, 47];
     (page, prop::sample::select(sizes), rights()).prop_map(|((gib, slot, page), log2, rights)| {
+        let page = if log2 == 13 || log2 == 14 { page & 3 } else { page };
         let page = gib << 18 | slot << 9 | page;
         memory(page >> (log2 - 12) << (log2 - 12), log2, rights)
     })
@@ -237,6 +238,14 @@ fn config(usual: u32) -> ProptestConfig {
     config
 }
 
+/// Long sequences are the same in every run, unless more are asked for: a failure takes long to shrink.
+fn long(mut config: ProptestConfig) -> ProptestConfig {
+    if config.cases == 2 {
+        config.rng_seed = RngSeed::Fixed(1);
+    }
+    config
+}
+
 proptest! {
     #![proptest_config(config(300))]
 
@@ -262,7 +271,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(2))]
+    #![proptest_config(long(config(2)))]
 
     #[test]
     fn long_lives_end_as_the_model_does(ops in prop::collection::vec(op(40_000), operations()), tight in any::<bool>()) {

@@ -26,11 +26,6 @@ pub fn first_page(fpage: Fpage) -> u64 {
     }
 }
 
-/// Whether an fpage is one page of 4 KiB.
-pub fn is_page(fpage: Fpage) -> bool {
-    fpage.resource() == Resource::Memory && fpage.size() == abi::address::PAGE
-}
-
 /// Bytes, or ports, in a page.
 pub fn unit(fpage: Fpage) -> u64 {
     match fpage.resource() {

@@ -4,7 +4,7 @@
 //! * [`fpage`]: what is sent and received, and where it lands.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
-//! * `short`: one page, or one link, where nothing is in the way.
+//! * `short`: one page, or one link, where nothing is in the way; `runs`: several small pages.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -34,6 +34,7 @@ mod check;
 mod flush;
 mod give;
 mod report;
+mod runs;
 mod short;
 mod space;
 mod tables;
@@ -238,20 +239,39 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.half.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
-        if let Some(count) = self.map_at_once((giver, receiver), (sent, landed), how) {
+        let ran = self.map_at_once((giver, receiver), (sent, landed), how);
+        let ran_to = ran * if how == How::Link { SLOT } else { abi::address::PAGE };
+        if ran_to == sent.size() {
             return Ok(Mapped {
                 progress: Progress::Done,
                 sent,
                 landed,
                 start: 0,
                 end: sent.size(),
-                count,
+                count: ran,
             });
         }
         let doing = Doing::Give(source, to, window, how);
         let mut work = self.work();
-        let start = work.resume(giver, doing);
-        let given = work.give(giver, receiver, (sent, landed), start, how);
+        // The fast path begins nothing while a long call of the giver's is under way.
+        let start = work.resume(giver, doing).max(ran_to);
+        let given = match work.give(giver, receiver, (sent, landed), start, how) {
+            Ok(given) => Ok(Mapped {
+                start: start - ran_to,
+                count: given.count + ran,
+                ..given
+            }),
+            // The error comes when the call is done again, which begins there.
+            Err(_) if ran > 0 => Ok(Mapped {
+                progress: Progress::More,
+                sent,
+                landed,
+                start: 0,
+                end: ran_to,
+                count: ran,
+            }),
+            Err(error) => Err(error),
+        };
         let (at, progress) = given.map_or((0, Progress::Done), |given| (given.end, given.progress));
         work.suspend(giver, doing, at, progress);
         given
@@ -285,13 +305,21 @@ impl<H: Hardware> Kernel<H, Bare> {
             own
         };
         let first = give::first_page(what);
-        if give::is_page(what) && (rights, own) == (Rights::RWX, Own::Kept) && self.flush_one(number, first).is_some() {
+        let doing = Doing::Flush(what, rights, own);
+        let count = what.size() / give::unit(what);
+        let is_short = what.resource() == Resource::Memory && (rights, own) == (Rights::RWX, Own::Kept);
+        let ran = if is_short {
+            self.flush_run(number, first, count)
+        } else {
+            0
+        };
+        if ran == count {
             return Ok(Progress::Done);
         }
-        let doing = Doing::Flush(what, rights, own);
-        let end = first + what.size() / give::unit(what);
+        let end = first + count;
         let mut work = self.work();
-        let at = work.resume(number, doing).max(first);
+        // The fast path begins nothing while a long call of the space's is under way.
+        let at = work.resume(number, doing).max(first + ran);
         let (progress, at) = work.flush_from(number, (first, end), at, rights, own);
         work.suspend(number, doing, at, progress);
         Ok(progress)
@@ -329,15 +357,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.mapping.tree.count()
     }
 
-    /// The fast paths, where they lead; pages (slots) given then.
-    fn map_at_once(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> Option<u64> {
+    /// The fast paths, as far as they lead: pages (slots) given.
+    fn map_at_once(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> u64 {
         let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
         match how {
-            How::Map if give::is_page(sent) => self.map_page(from, to, source, target, rights)?,
-            How::Link if sent.size() == SLOT => self.link_slot(from, to, source, rights)?,
-            _ => return None,
+            _ if sent.resource() == Resource::Ports => 0,
+            How::Map => self.map_run((from, source), (to, target), sent.size() / abi::address::PAGE, rights),
+            How::Link if sent.size() == SLOT => u64::from(self.link_slot(from, to, source, rights).is_some()),
+            How::Link | How::Grant => 0,
         }
-        Some(1)
     }
 
     fn work(&mut self) -> Work<'_, H> {

@@ -1,5 +1,4 @@
-//! The commonest cases in few instructions: a page of 4 KiB is mapped where nothing is, and taken back from the only
-//! one who has it; a slot is linked where nothing is.
+//! The commonest cases in few instructions: a page of 4 KiB is mapped where nothing is; a slot is linked where nothing is.
 //!
 //! Nothing is changed before it is certain that it is such a case. All others take the slow path, which does the
 //! same; the tests of mappings go through both, for the general calls try these first. Counted in instructions (`map-page`,
@@ -25,7 +24,7 @@ use crate::{
 
 /// A space and one of its slots, or 512 of them that one table serves.
 #[derive(Copy, Clone, PartialEq, Eq)]
-struct Key {
+pub(super) struct Key {
     slots: u64,
     space: u16,
 }
@@ -37,7 +36,7 @@ impl Key {
     };
 
     #[inline(always)]
-    fn new(space: u16, page: u64, level: u8) -> Self {
+    pub(super) fn new(space: u16, page: u64, level: u8) -> Self {
         Self {
             slots: page >> (9 * level),
             space,
@@ -46,15 +45,15 @@ impl Key {
 }
 
 /// The place of an entry: its table, its index.
-type Place = (Frame, u16);
+pub(super) type Place = (Frame, u16);
 
 /// A table of a space's own.
 #[derive(Copy, Clone)]
-struct Target {
-    key: Key,
-    table: Frame,
+pub(super) struct Target {
+    pub(super) key: Key,
+    pub(super) table: Frame,
     /// The entry that leads there.
-    above: Place,
+    pub(super) above: Place,
 }
 
 impl Target {
@@ -70,12 +69,12 @@ impl Target {
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
     /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
-    source: Target,
+    pub(super) source: Target,
     covering: u32,
     /// A giver's slot that is in a large page: that page's entry and mapping.
     whole: (Key, u64, u32),
     /// A table of small pages of a receiver's.
-    target: Target,
+    pub(super) target: Target,
     /// A table above such tables of a giver's.
     from: Target,
     /// The same of a receiver's.
@@ -97,24 +96,24 @@ impl Default for Recent {
 
 /// A free space.
 #[inline(always)]
-fn record(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mut FreeSpace> {
+pub(super) fn record(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mut FreeSpace> {
     spaces.get_mut(usize::from(space))?.as_mut()
 }
 
 #[inline(always)]
-fn word<H: Hardware>(hardware: &H, (table, index): Place) -> &AtomicU64 {
+pub(super) fn word<H: Hardware>(hardware: &H, (table, index): Place) -> &AtomicU64 {
     &hardware.table(table)[usize::from(index) & 511]
 }
 
 /// The index of a page's entry.
 #[inline(always)]
-const fn index(page: u64, level: u8) -> u16 {
+pub(super) const fn index(page: u64, level: u8) -> u16 {
     (page >> (9 * level)) as u16 & 511
 }
 
 /// Hangs a new page below a small one, or a part of that size, and gives its entry.
 #[inline(always)]
-fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) -> u64 {
+pub(super) fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) -> u64 {
     let &Node { frame, depth, .. } = tree.get(parent);
     let mut made = Node::new(Kind::Page, 0, to, target, frame, rights);
     made.depth = depth + 1;
@@ -191,7 +190,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The entry of a giver's page, if that is a small page by itself.
     #[inline(always)]
-    fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
+    pub(super) fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
         let (key, recent) = (Key::new(space, page, 1), &self.half.mapping.recent);
         if recent.source.key != key {
             if recent.whole.0 == key {
@@ -221,7 +220,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Sees to it that what is remembered is about this page of a receiver.
     #[inline(always)]
-    fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
+    pub(super) fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
         let key = Key::new(space, page, 1);
         if self.half.mapping.recent.target.key == key {
             return Some(());
@@ -315,7 +314,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The same of a larger page.
     #[inline(never)]
-    fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
+    pub(super) fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
         let (_, top) = self.part_source(space, page)?;
         let tree = &self.half.mapping.tree;
         let mut source = tree.find(space, 0, page)?;

@@ -44,6 +44,16 @@ const fn is_plain(word: u64, size: u64) -> bool {
     word & (size - 1) & !others == lower_bits(size)
 }
 
+/// The bits of an fpage that tell its size.
+const SIZE: u64 = 63 << FPAGE_SIZE_SHIFT;
+
+/// The pages of an fpage of memory smaller than a slot.
+#[inline(always)]
+fn small(word: u64) -> Option<u64> {
+    let size = 1u64.wrapping_shl(((word & SIZE) >> FPAGE_SIZE_SHIFT) as u32);
+    ((PAGE..SLOT).contains(&size) && is_plain(word, size)).then_some(size / PAGE)
+}
+
 /// What becomes of the thread that called.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -71,8 +81,29 @@ impl<H: Hardware> Kernel<H, Bare> {
         if part.id != target || part.parent != space {
             return None;
         }
-        self.give_short(space, source, to, window, way)?;
-        Some(1)
+        if self.give_short(space, source, to, window, way).is_some() {
+            return Some(1);
+        }
+        self.map_range((space, source), (to, window), way)
+    }
+
+    /// Several pages that are given as one fpage to a place of the same size, or one where another one is.
+    #[inline(never)]
+    fn map_range(&mut self, (from, source): (SpaceId, u64), (to, window): (SpaceId, u64), way: u64) -> Option<u64> {
+        let (count, given) = (small(source)?, small(window)?);
+        if way != MAP || count != given {
+            return None;
+        }
+        let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
+        let (from, to) = ((from.0 as u16, source / PAGE), (to.0 as u16, window / PAGE));
+        (self.map_run(from, to, count, rights) == count).then_some(count)
+    }
+
+    /// Several pages, or one that several spaces have.
+    #[inline(never)]
+    fn flush_range(&mut self, space: SpaceId, what: u64) -> Option<u64> {
+        let count = small(what)?;
+        (self.flush_run(space.0 as u16, what / PAGE, count) == count).then_some(0)
     }
 
     /// The call [`Call::Flush`] of the running thread: its value if it was a short case.
@@ -80,11 +111,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub fn flush_short(&mut self, [what, rights, own]: [u64; 3]) -> Option<u64> {
         let space = self.current_thread()?.space;
         let taken = rights & !u64::from(Rights::RWX.without(Rights::R).bits()) == u64::from(Rights::R.bits());
-        if !is_plain(what, PAGE) || !taken || own != 0 {
+        if !taken || own != 0 {
             return None;
         }
-        self.flush_one(space.0 as u16, what / PAGE)?;
-        Some(0)
+        if is_plain(what, PAGE) && self.flush_one(space.0 as u16, what / PAGE).is_some() {
+            return Some(0);
+        }
+        self.flush_range(space, what)
     }
 
     /// The end of the memory that a space may give and be given.
