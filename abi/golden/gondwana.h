@@ -613,7 +613,7 @@ static inline gond_result MachinePortalLeave(uint64_t thread, uint64_t error, ui
 static inline gond_result MachinePortalDepth(uint64_t thread) { return gond_call(578, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachinePortalFrame(uint64_t thread, uint64_t index) { return gond_call(579, thread, index, 0, 0, 0, 0); }
 static inline gond_result MachinePortalCache(uint64_t caller, uint64_t entry, uint64_t pd, uint64_t callee) { return gond_call(580, caller, entry, pd, callee, 0, 0); }
-static inline gond_result MachinePortalForget(void) { return gond_call(581, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachinePortalForget(uint64_t which, uint64_t space) { return gond_call(581, which, space, 0, 0, 0, 0); }
 static inline gond_result MachinePortalInterceptReturn(uint64_t thread, uint64_t wanted) { return gond_call(582, thread, wanted, 0, 0, 0, 0); }
 static inline gond_result MachinePortalAddStack(uint64_t callee, uint64_t top) { return gond_call(583, callee, top, 0, 0, 0, 0); }
 static inline gond_result MachinePortalFreeStacks(uint64_t callee) { return gond_call(584, callee, 0, 0, 0, 0, 0); }

@@ -190,8 +190,8 @@ calls! {
         "Writes a frame to the exchange page; 0 if there is no such frame.";
     0x244 PortalCache portal_cache(caller, entry, pd, callee) -> "", ""; "server";
         "Remembers a validated way.";
-    0x245 PortalForget portal_forget() -> "", ""; "server";
-        "Forgets all portal-cache entries.";
+    0x245 PortalForget portal_forget(which, space) -> "", ""; "server";
+        "Forgets portal-cache entries: all (0), those of the calls that a space makes (1), or of those into it (2).";
     0x246 PortalInterceptReturn portal_intercept_return(thread, wanted) -> "", ""; "server";
         "Whether the next return from a protected call comes to the server.";
     0x247 PortalAddStack portal_add_stack(callee, top) -> "", ""; "server";

@@ -120,10 +120,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub const THREADS: usize = offset_of!(Self, threads) + Threads::<H::Row>::BASE;
     /// Offset of the address of the first space.
     pub const SPACES: usize = offset_of!(Self, spaces) + Spaces::BASE;
-    /// Offset of the pointer to the portal-cache entries.
-    pub const WAYS: usize = offset_of!(Self, portals) + Portals::WAYS;
-    /// Offset of their epoch.
-    pub const EPOCH: usize = offset_of!(Self, portals) + Portals::EPOCH;
+    /// Offset of the address of the portal cache.
+    pub const WAYS: usize = offset_of!(Self, portals) + Portals::BASE;
     /// Offset of the space whose root is loaded.
     pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
     /// Offset of the index of the thread that runs here.

@@ -13,6 +13,7 @@ use abi::Rights;
 
 use crate::{
     Frame, Leaf, PageEntry, SpaceId, ThreadId,
+    portal::Stale,
     scheduler::Standing,
     thread::{Context, PortalFrame, Resumed},
     wait::Key,
@@ -246,8 +247,8 @@ machine! {
     /// Remembers a validated way, for the kernel's fast path: calls of `entry` with `pd` from
     /// `caller` enter `callee`.
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
-    /// Forgets all portal-cache entries. To be called whenever a validation may have become false.
-    fn portal_forget(&mut self);
+    /// Forgets portal-cache entries. To be called whenever a validation may have become false.
+    fn portal_forget(&mut self, stale: Stale);
     /// Protected calls and returns of a thread come to the server, not over the fast path.
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept);
     /// How many of its stacks are free. Each call that is inside of it has one.

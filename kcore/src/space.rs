@@ -16,6 +16,7 @@ use crate::{
     frames::Frames,
     machine::Shortage,
     paging::{STRETCH, encode_link, encode_table, frame_of, is_present, stretch_mark},
+    portal::Epochs,
 };
 
 pub use stacks::{STACKS_KEPT, STACKS_MAX, STACKS_OPEN};
@@ -91,6 +92,8 @@ pub struct Space {
     stack_count: u32,
     /// Not zero while threads may be waiting for one of them: returns then take the slow path.
     stacks_wanted: u32,
+    /// Those of the protected calls from and into it that are remembered.
+    pub(crate) epochs: Epochs,
     tables: Vec<UpperTable>,
     links: u32,
     live: bool,
@@ -235,7 +238,8 @@ impl Spaces {
             space.live = true;
             return Ok(SpaceId(number));
         }
-        let load = self.load_value(root, self.slots.len());
+        let number = self.slots.len();
+        let load = self.load_value(root, number);
         self.slots.push(Space {
             root,
             load,
@@ -243,6 +247,7 @@ impl Spaces {
             open: 0,
             stack_count: 0,
             stacks_wanted: 0,
+            epochs: Epochs::new(SpaceId(number as u32)),
             tables: Vec::new(),
             links: 0,
             live: true,
@@ -264,6 +269,8 @@ impl Spaces {
         frames.release_zeroed(space.root);
         (space.open, space.stack_count) = (0, 0);
         space.stacks_wanted = 0;
+        space.epochs.forget_calls();
+        space.epochs.forget_callers();
         space.live = false;
         self.free.push(id.0);
     }
@@ -341,6 +348,10 @@ impl Spaces {
 impl Space {
     /// Offset of what is loaded into the root register.
     pub const LOAD: usize = offset_of!(Self, load);
+    /// Offset of its epoch as a caller.
+    pub const CALLER_EPOCH: usize = offset_of!(Self, epochs) + Epochs::CALLER;
+    /// Offset of its epoch as a callee.
+    pub const CALLEE_EPOCH: usize = offset_of!(Self, epochs) + Epochs::CALLEE;
 
     /// Its root table.
     #[inline(always)]
@@ -408,8 +419,18 @@ impl Space {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// So many spaces that only count epochs.
+    pub(crate) fn spaces(count: u32) -> Spaces {
+        let mut spaces = Spaces::new(Tags::Absent);
+        spaces.slots.extend((0..count).map(|number| Space {
+            epochs: Epochs::new(SpaceId(number)),
+            ..space(0)
+        }));
+        spaces
+    }
 
     pub(super) fn space(load: u64) -> Space {
         Space {
@@ -419,6 +440,7 @@ mod tests {
             open: 0,
             stack_count: 0,
             stacks_wanted: 0,
+            epochs: Epochs::new(SpaceId(0)),
             tables: Vec::new(),
             links: 0,
             live: true,

@@ -16,6 +16,7 @@ use kcore::{
     event::{Access, Event},
     machine::{Intercept, Stacks},
     outside::{Gate, Place, Remote, enter_registers, window},
+    portal::Stale,
     scheduler::Standing,
     thread::{Context, Resumed},
     wait::Key,
@@ -157,7 +158,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("context", &machine.thread_context(thread));
     machine.portal_cache(space, 0x5000, 1, callee);
     machine.portal_intercept(thread, Intercept::Yes);
-    machine.portal_forget();
+    machine.portal_forget(Stale::All);
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("context", &machine.thread_context(thread));

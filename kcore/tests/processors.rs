@@ -9,6 +9,7 @@ use kcore::{
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
     machine::{Intercept, Stacks},
+    portal::Stale,
     scheduler::Standing,
     smp::{HandedOver, Request},
     thread::{Operation, Resumed, State},
@@ -383,7 +384,7 @@ fn no_processor_is_left_on_a_root_that_was_freed() {
                             kernel.portal_leave(thread, 0, 0, 0).expect("a frame");
                         }
                     }
-                    kernel.portal_forget();
+                    kernel.portal_forget(Stale::All);
                     kernel.space_destroy(callee);
                 }
                 (_, Some(thread)) => {

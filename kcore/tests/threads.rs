@@ -7,6 +7,7 @@ use kcore::{
     Kernel, Machine, Shortage, SpaceId, ThreadId, bare,
     kernel::TIME_SLICE_NS,
     machine::Stacks,
+    portal::Stale,
     scheduler::Standing,
     space::Tags,
     thread::{Operation, Resumed, State, THREADS_MAX, VectorState},
@@ -338,7 +339,7 @@ fn the_fast_path_declines_what_it_cannot_finish() {
     assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "a reason to be slow");
     kernel.threads_mut().table[0].slow = 0;
     assert!(kernel.portal_call(entry, 0, 1, 2).is_none(), "another kind of call");
-    kernel.portal_forget();
+    kernel.portal_forget(Stale::All);
     assert!(kernel.portal_call(entry, 1, 1, 2).is_none(), "forgotten");
     assert_eq!(kernel.threads().table[0].depth, 0, "nothing happened");
     assert_eq!(kernel.threads().table[0].state, State::Running);

@@ -120,7 +120,7 @@ fn the_kernel_remembers_no_way_into_a_closed_domain() {
     rig.registers(registrar, base, 9, 0);
     let before = rig.world.thread_space(last.thread);
     assert_eq!(rig.enters(caller, base, PD_MERGE), Ok(before), "it is open");
-    let way = |rig: &Rig| rig.world.kernel.portals().find(last.space, base, PD_MERGE);
+    let way = |rig: &Rig| rig.world.kernel.portal_way(last.space, base, PD_MERGE);
     assert_eq!(way(&rig), Some(before));
     while revoke(&mut rig, Resumed::Woken).is_none() {}
     assert_eq!(open(&rig), 0);

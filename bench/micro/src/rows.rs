@@ -10,7 +10,7 @@ use rt::{
         Error, Rights,
         address::{PAGE, SLOT},
         kernel_page::DOMAIN_ECHO,
-        layout::{Capability, PRIORITY_DEFAULT},
+        layout::{CALL_DEPTH_MAX, Capability, PRIORITY_DEFAULT},
     },
     arguments, call,
     pdx::{self, Domain},
@@ -157,7 +157,37 @@ pub static ROWS: &[Measurement] = &[
         "the same while 3,000 objects are touched for the first time",
         longest,
     ),
-    // Behind all others of which it might cost some: the thread has vector registers from now on.
+    // Behind all others, of which they might cost some: callees that end meanwhile, and vector registers that the thread has from now on.
+    row(
+        "pdx-12",
+        "twelve procedures in turn: a protected call and its return",
+        |name| in_turn(name, 12),
+    ),
+    row(
+        "pdx-100",
+        "a hundred procedures in turn: a protected call and its return",
+        |name| in_turn(name, 100),
+    ),
+    row(
+        "pdx-depth-8",
+        "a protected call and its return, of eight that are inside of one another",
+        |name| nested(name, 8, Domain::Empty),
+    ),
+    row(
+        "pdx-depth-8-merge",
+        "the same where each callee's domain extends its caller's",
+        |name| nested(name, 8, Domain::Merge),
+    ),
+    row(
+        "pdx-depth-32",
+        "the same of as many as can be inside of one another",
+        |name| nested(name, CALL_DEPTH_MAX as u64, Domain::Merge),
+    ),
+    row(
+        "pdx-after-apd-change",
+        "a protected call and its return after another domain has changed its APD",
+        after_apd_change,
+    ),
     row(
         "pdx-vector",
         "a protected call and its return; caller and callee use vector registers each time",
@@ -234,50 +264,177 @@ fn vector(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
     (w0, 0)
 }
 
-/// Calls a procedure of this very image in a domain that holds the image and, by `domain`, more.
+/// Measures while procedures of this very image can be called by this domain and by theirs, which holds the image.
+fn with_procedures(entries: &[pdx::Entry], measure: impl FnOnce() -> Result<Samples>) -> Result<Samples> {
+    /// Entries of a password.
+    const TOGETHER: usize = 10;
+    let image = pdx::own_image().ok_or(rt::Error::NotAProgram)?.0;
+    let mut callee = pdx::clist_for(&[])?;
+    let mut own = Clist::create()?;
+    let mut passwords = [0; 10];
+    for (place, entries) in passwords.iter_mut().zip(entries.chunks(TOGETHER)) {
+        let password = pdx::register(image, &callee, entries)?;
+        let capability = Capability {
+            address: image,
+            password,
+        };
+        own.insert(capability)?;
+        callee.insert(capability)?;
+        *place = password;
+    }
+    call::apd_insert(0, own.object().base())?;
+    let samples = measure();
+    call::apd_delete(0)?;
+    for password in passwords.into_iter().filter(|&password| password != 0) {
+        call::obj_passwd(image, password, 0)?;
+    }
+    own.delete()?;
+    callee.delete()?;
+    samples
+}
+
+/// Calls a procedure in a domain that holds the image and, by `domain`, more.
 fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
-    protected_calls(name, nothing_entry(), |entry, index| {
-        pdx::call(entry, domain, [index, 0, 0, 0])?;
-        Ok(())
+    const BATCH: u64 = 100;
+    let entry = nothing_entry();
+    with_procedures(&[entry], || {
+        Samples::new(name, BATCH).take(SAMPLES, || {
+            for index in 0..BATCH {
+                pdx::call(entry, domain, [index, 0, 0, 0])?;
+            }
+            Ok(())
+        })
     })
 }
 
 /// The same with vector registers.
 fn pdx_vector(name: &'static str) -> Result<Samples> {
-    protected_calls(name, vector_entry(), |entry, index| {
-        call::use_vectors();
-        pdx::call(entry, Domain::Empty, [index, 0, 0, 0])?;
-        Ok(())
+    const BATCH: u64 = 100;
+    let entry = vector_entry();
+    with_procedures(&[entry], || {
+        Samples::new(name, BATCH).take(SAMPLES, || {
+            for index in 0..BATCH {
+                call::use_vectors();
+                pdx::call(entry, Domain::Empty, [index, 0, 0, 0])?;
+            }
+            Ok(())
+        })
     })
 }
 
-/// Registers a procedure of this very image, and measures batches of what `work` does with it.
-fn protected_calls(
-    name: &'static str,
-    entry: pdx::Entry,
-    work: impl Fn(pdx::Entry, u64) -> Result<()>,
-) -> Result<Samples> {
-    const BATCH: u64 = 100;
-    let image = pdx::own_image().ok_or(rt::Error::NotAProgram)?.0;
-    let callee = pdx::clist_for(&[])?;
-    let password = pdx::register(image, &callee, &[entry])?;
-    let mut own = Clist::create()?;
-    own.insert(Capability {
-        address: image,
-        password,
-    })?;
-    call::apd_insert(0, own.object().base())?;
-    let samples = Samples::new(name, BATCH).take(SAMPLES, || {
-        for index in 0..BATCH {
-            work(entry, index)?;
+/// A hundred procedures.
+macro_rules! procedures {
+    ($($tens:ident $first:literal),+) => {
+        $(mod $tens {
+            procedures!(ten: $first, e0 0, e1 1, e2 2, e3 3, e4 4, e5 5, e6 6, e7 7, e8 8, e9 9);
+        })+
+
+        fn procedures() -> [[pdx::Entry; 10]; 10] {
+            [$($tens::entries(),)+]
         }
-        Ok(())
-    });
-    call::apd_delete(0)?;
-    call::obj_passwd(image, password, 0)?;
-    own.delete()?;
-    callee.delete()?;
-    samples
+    };
+    (ten: $first:literal, $($entry:ident $number:literal),+) => {
+        $(rt::pdx_entry!(pub $entry, $crate::rows::number::<{ $first + $number }>);)+
+
+        pub fn entries() -> [rt::pdx::Entry; 10] {
+            [$($entry(),)+]
+        }
+    };
+}
+
+procedures!(a 0, b 10, c 20, d 30, e 40, f 50, g 60, h 70, i 80, j 90);
+
+/// Each is another function.
+fn number<const NUMBER: u64>(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    (w0, NUMBER)
+}
+
+/// The first procedures one after the other.
+fn in_turn(name: &'static str, count: usize) -> Result<Samples> {
+    let procedures = procedures();
+    let procedures = procedures.as_flattened().get(..count).unwrap_or_default();
+    with_procedures(procedures, || {
+        Samples::new(name, count as u64).take(SAMPLES, || {
+            for &entry in procedures {
+                pdx::call(entry, Domain::Empty, [0; 4])?;
+            }
+            Ok(())
+        })
+    })
+}
+
+pdx_entry!(pub nest_entry, nest);
+pdx_entry!(pub nest_merged_entry, nest_merged);
+
+/// Calls itself so many times, one inside of the other.
+fn nest(depth: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    if depth <= 1 {
+        return (0, 0);
+    }
+    match pdx::call(nest_entry(), Domain::Empty, [depth - 1, 0, 0, 0]) {
+        Ok(results) => results,
+        Err(error) => (error as u64, 0),
+    }
+}
+
+/// The same, in domains that extend their caller's.
+fn nest_merged(depth: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    if depth <= 1 {
+        return (0, 0);
+    }
+    match pdx::call(nest_merged_entry(), Domain::Merge, [depth - 1, 0, 0, 0]) {
+        Ok(results) => results,
+        Err(error) => (error as u64, 0),
+    }
+}
+
+fn nested(name: &'static str, depth: u64, domain: Domain) -> Result<Samples> {
+    const ROUNDS: u64 = 10;
+    let entry = match domain {
+        Domain::Empty => nest_entry(),
+        Domain::Merge => nest_merged_entry(),
+    };
+    with_procedures(&[entry], || {
+        Samples::new(name, depth * ROUNDS).take(SAMPLES, || {
+            for _ in 0..ROUNDS {
+                if pdx::call(entry, domain, [depth, 0, 0, 0])?.0 != 0 {
+                    return Err(Error::TooDeep.into());
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+pdx_entry!(pub flush_entry, flush);
+
+/// Changes the APD of the domain that it runs in.
+fn flush(_: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    (call::apd_flush().is_err().into(), 0)
+}
+
+fn after_apd_change(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 20;
+    let (change, entry) = (flush_entry(), nothing_entry());
+    with_procedures(&[change, entry], || {
+        let mut samples = Samples::new(name, BATCH);
+        for round in 0..SAMPLES + 2 {
+            let mut ticks = 0;
+            for _ in 0..BATCH {
+                pdx::call(change, Domain::Empty, [0; 4])?;
+                let start = rt::time::ticks();
+                pdx::call(entry, Domain::Empty, [0; 4])?;
+                let end = rt::time::ticks();
+                // Less what it takes to look at the clock.
+                let clock = rt::time::ticks().wrapping_sub(end);
+                ticks += end.wrapping_sub(start).wrapping_sub(clock);
+            }
+            if round >= 2 {
+                samples.add(ticks);
+            }
+        }
+        Ok(samples)
+    })
 }
 
 fn pdx_round_trip(name: &'static str) -> Result<Samples> {

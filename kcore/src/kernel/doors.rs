@@ -5,7 +5,6 @@ use super::{Kernel, processors::Elsewhere};
 use crate::{
     Half, Hardware, SpaceId, ThreadId,
     frames::Frames,
-    portal::Portals,
     scheduler::NONE,
     space::Spaces,
     thread::{Context, Operation, Resumed, State, Thread, Threads},
@@ -38,9 +37,14 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         &self.threads
     }
 
-    /// Remembered ways into protected procedures.
-    pub fn portals(&self) -> &Portals {
-        &self.portals
+    /// The callee of a protected call that is remembered.
+    pub fn portal_way(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId> {
+        self.portals.find(&self.spaces, caller, entry, pd)
+    }
+
+    /// All protected calls that are remembered: caller, entry, kind, callee.
+    pub fn portal_ways(&self) -> impl Iterator<Item = (SpaceId, u64, u64, SpaceId)> {
+        self.portals.live(&self.spaces)
     }
 
     /// The thread with this index.
@@ -129,7 +133,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The running thread's space may call this entry of a kernel domain.
     pub fn remember_domain(&mut self, entry: u64) {
         if let Some(space) = self.current_thread().map(|thread| thread.space) {
-            self.portals.insert_domain(space, entry);
+            self.portals.insert_domain(&self.spaces, space, entry);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::{
     Frame, Half, Hardware, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
     paging::{decode_page, encode_page, frame_of, is_present, unused, withhold},
+    portal::Stale,
     scheduler::Standing,
     smp::Request,
     thread::{Context, NO_TIME, PortalFrame, Resumed, State},
@@ -377,11 +378,15 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
-        self.portals.insert(caller, entry, pd, callee);
+        self.portals.insert(&self.spaces, caller, entry, pd, callee);
     }
 
-    fn portal_forget(&mut self) {
-        self.portals.forget();
+    fn portal_forget(&mut self, stale: Stale) {
+        match stale {
+            Stale::All => self.portals.clear(),
+            Stale::CallsOf(space) => self.spaces.get_mut(space).epochs.forget_calls(),
+            Stale::CallsInto(space) => self.spaces.get_mut(space).epochs.forget_callers(),
+        }
     }
 
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept) {

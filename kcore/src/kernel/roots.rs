@@ -21,7 +21,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if thread.slow != 0 {
             return None;
         }
-        let callee = self.portals.find(thread.space, entry, pd)?;
+        let callee = self.portals.find(&self.spaces, thread.space, entry, pd)?;
         let space = self.spaces.find_mut(callee)?;
         let frame = thread.frames.get_mut(thread.depth as usize)?;
         let stack = space.take_stack()?;

@@ -13,6 +13,7 @@ use crate::{
     frames::PAGE_BYTES,
     machine::{Intercept, Stacks},
     paging::decode_page,
+    portal::Stale,
     scheduler::Standing,
     shares::ROWS_MAX,
     thread::{Context, Operation},
@@ -213,7 +214,15 @@ impl<H: Hardware> Kernel<H> {
                 }
                 self.portal_cache(caller, second, third, callee);
             }
-            M::PortalForget => self.portal_forget(),
+            M::PortalForget => {
+                let stale = match first {
+                    0 => Stale::All,
+                    1 => Stale::CallsOf(known_space(self, second)?),
+                    2 => Stale::CallsInto(known_space(self, second)?),
+                    _ => return Err(Error::BadArgument),
+                };
+                self.portal_forget(stale);
+            }
             M::PortalInterceptReturn => {
                 let intercept = if second == 0 { Intercept::No } else { Intercept::Yes };
                 self.portal_intercept(self.known_thread(first)?, intercept);

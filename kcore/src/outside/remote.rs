@@ -13,6 +13,7 @@ use crate::{
     Frame, Leaf, Machine, PageEntry, Shortage, SpaceId, ThreadId,
     machine::{Intercept, Stacks},
     paging::{decode_page, encode_page},
+    portal::Stale,
     scheduler::Standing,
     thread::{Context, PortalFrame, Resumed},
     wait::Key,
@@ -376,8 +377,13 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::PortalCache, arguments);
     }
 
-    fn portal_forget(&mut self) {
-        self.must(M::PortalForget, []);
+    fn portal_forget(&mut self, stale: Stale) {
+        let (which, space) = match stale {
+            Stale::All => (0, SpaceId(0)),
+            Stale::CallsOf(space) => (1, space),
+            Stale::CallsInto(space) => (2, space),
+        };
+        self.must(M::PortalForget, [which, u64::from(space.0)]);
     }
 
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept) {

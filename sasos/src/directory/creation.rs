@@ -251,7 +251,6 @@ impl Server {
         let (procedures, was_row) = (object.record.pdx.len(), object.is_persistent());
         // A delete in pieces has seen to this before.
         if procedures > 0 {
-            world.portal_forget();
             self.unbounded(|server| server.callees_of_object_end(world, base));
         }
         if self.objects.get(id).is_held() {

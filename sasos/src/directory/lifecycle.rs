@@ -328,7 +328,7 @@ impl Server {
         self.change_pages(world, id, pages)?;
         if !self.objects.get(id).record.pdx.is_empty() {
             // An entry point may have gone.
-            world.portal_forget();
+            self.calls_into_stale(world, base);
         }
         self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
         self.drop_leaves(world, id, &(left..u64::MAX));

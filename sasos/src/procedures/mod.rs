@@ -2,4 +2,5 @@
 
 pub mod guests;
 pub mod pdx;
+mod stale;
 pub mod unwind;

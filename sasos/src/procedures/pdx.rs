@@ -293,6 +293,17 @@ impl Callees {
         next.map(|((.., space), ())| SpaceId(space))
     }
 
+    /// The open callees of an object, in a fixed order of their passwords and spaces: the first, or the one behind another.
+    pub(crate) fn open_of_object_after(&self, base: u64, after: Option<SpaceId>) -> Option<SpaceId> {
+        let behind = after.and_then(|space| {
+            let callee = self.get(space)?;
+            Some((base, Stage::Open, callee.password, space.0 + 1))
+        });
+        let from = behind.unwrap_or((base, Stage::Open, 0, 0));
+        let next = self.by_object.first_in(from..(base, Stage::Retired, 0, 0));
+        next.map(|((.., space), ())| SpaceId(space))
+    }
+
     /// A callee of a password that is open.
     pub(crate) fn first_of_password(&self, base: u64, password: u64) -> Option<SpaceId> {
         let key = |space| (base, Stage::Open, password, space);

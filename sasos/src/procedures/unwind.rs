@@ -10,7 +10,7 @@
 //! ([`crate::lives::work`]). A thread that is behind the place which the search has reached cannot come inside again.
 
 use abi::Error;
-use kcore::{SpaceId, ThreadId, thread::Resumed, wait::Key};
+use kcore::{SpaceId, ThreadId, portal::Stale, thread::Resumed, wait::Key};
 
 use crate::{
     Outcome, Server, World,
@@ -109,7 +109,7 @@ impl Server {
     /// Nobody enters a callee any more: a thread that waits for a stack of it looks anew. Tells whether it comes to this stage now.
     fn callee_closes(&mut self, world: &mut impl World, space: SpaceId, stage: Stage) -> bool {
         // A call between two pieces may have remembered it.
-        world.portal_forget();
+        world.portal_forget(Stale::CallsInto(space));
         let closes = self.callees.advance(space, stage);
         if closes {
             world.wake(Key::Stack(space.0), u32::MAX);

@@ -452,7 +452,7 @@ impl Server {
         };
         domain.apd.lock(arguments.slot)?;
         // The kernel may remember calls by what counts no more.
-        world.portal_forget();
+        self.calls_of_stale(world, caller.domain);
         Ok((0, 0))
     }
 

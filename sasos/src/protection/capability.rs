@@ -235,7 +235,6 @@ impl Server {
         object.record = record;
         if let Effect::RevokesCalls(clist) = effect {
             self.name_ends(clist, was_row);
-            world.portal_forget();
         }
         if effect == Effect::Grants {
             return self.finish_passwords(world, caller, id, password);

@@ -125,8 +125,6 @@ pub struct Domain {
     pub(in crate::protection) forgetting: Range<u32>,
     /// Whether it ends, and its links go with its space.
     pub(in crate::protection) ends: bool,
-    /// Whether a node may have P.
-    pub(in crate::protection) calls: bool,
     /// In the domain of a merged call: the caller's, to which it reads through.
     pub parent: Option<SpaceId>,
     /// Domains that read through to it.
@@ -292,7 +290,6 @@ impl Domains {
                 drained: 0,
                 forgetting: 0..0,
                 ends: false,
-                calls: false,
                 parent: None,
                 derived: 0,
                 is_mother: false,

@@ -14,7 +14,7 @@
 use core::ops::Range;
 
 use abi::{Error, Rights};
-use kcore::SpaceId;
+use kcore::{SpaceId, portal::Stale};
 
 use crate::{
     Server, Step, Stop, World,
@@ -130,7 +130,7 @@ impl Server {
         object.epoch += 1;
         let (base, serial, epoch) = (object.base(), object.serial, object.epoch);
         if core::mem::take(&mut object.called) {
-            world.portal_forget();
+            self.calls_into_stale(world, base);
         }
         Withdrawal { base, serial, epoch }
     }
@@ -277,9 +277,7 @@ impl Server {
         // again before it faults, and the fault links anew.
         domain.forget_recent();
         let object = self.objects.get_mut(id);
-        let calls = cached.rights.contains(Rights::P);
-        domain.calls |= calls;
-        object.called |= calls;
+        object.called |= cached.rights.contains(Rights::P);
         if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
             node.cached = cached;
         } else if let Some(place) = domain.nodes.insert(&found(id, object.epoch, cached)) {
@@ -306,9 +304,7 @@ impl Server {
         domain.told = None;
         domain.nodes.hide_all();
         domain.forgetting = 0..u32::MAX;
-        if core::mem::take(&mut domain.calls) {
-            world.portal_forget();
-        }
+        self.calls_of_stale(world, space);
     }
 
     /// Has a domain that is forgetting nothing forget one node.
@@ -321,7 +317,7 @@ impl Server {
         domain.forget_recent();
         let node = domain.nodes.at(place);
         if node.is_some_and(|node| node.cached.rights.contains(Rights::P)) {
-            world.portal_forget();
+            world.portal_forget(Stale::CallsOf(space));
         }
     }
 
@@ -372,9 +368,7 @@ impl Server {
         };
         if !core::mem::replace(&mut domain.ends, true) {
             domain.forgetting = 0..u32::MAX;
-            if core::mem::take(&mut domain.calls) {
-                world.portal_forget();
-            }
+            world.portal_forget(Stale::CallsOf(space));
         }
         self.forget_piece(world, space).is_ok()
     }

@@ -408,6 +408,12 @@ impl Rig {
         if let Err(broken) = self.server.check(&self.world) {
             panic!("{broken}");
         }
+        for (caller, entry, pd, callee) in self.world.kernel.portal_ways() {
+            assert!(
+                self.server.would_enter(caller, entry, pd, callee),
+                "the kernel remembers a call of {caller:?} to {entry:#x} that the server would refuse"
+            );
+        }
         let mut leaves = BTreeMap::new();
         for (_, object) in self.server.objects.iter() {
             let mut next = object.slots.next_with_leaf(0);

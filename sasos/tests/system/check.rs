@@ -22,6 +22,12 @@ impl System {
             assert_eq!(there, references, "references of frame {frame}");
         }
         self.check_remembered();
+        for (caller, entry, pd, callee) in self.platform.kernel.portal_ways() {
+            assert!(
+                self.server.would_enter(caller, entry, pd, callee),
+                "the kernel remembers a call of {caller:?} to {entry:#x} that the server would refuse"
+            );
+        }
         self.check_owners();
     }
 

@@ -183,6 +183,15 @@ impl System {
             kernel.threads().table[index].context.rip,
             kernel.threads().table[index].context.rsp,
         );
+        if number == Call::PdxCall as u64 {
+            // The slow path is the oracle of the fast one.
+            let (home, entry, pd) = (kernel.threads().table[index].space, arguments[0], arguments[2]);
+            let way = kernel.portal_way(home, entry, pd);
+            assert!(
+                way.is_none_or(|callee| self.server.would_enter(home, entry, pd, callee)),
+                "the kernel remembers a call of {home:?} to {entry:#x} that the server would refuse"
+            );
+        }
         let crossing = match Call::from_number(number) {
             Some(Call::PdxCall) => kernel.portal_call(arguments[0], arguments[2], rip, rsp),
             Some(Call::PdxReturn) => kernel.portal_return(),

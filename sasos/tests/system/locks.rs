@@ -305,14 +305,14 @@ fn a_domain_calls_nothing_by_what_it_has_dropped() {
         let home = kernel.threads().get(task).space;
         assert!(
             [PD_EMPTY, PD_MERGE]
-                .map(|pd| kernel.portals().find(home, entry, pd))
+                .map(|pd| kernel.portal_way(home, entry, pd))
                 .iter()
                 .any(Option::is_some)
         );
         system.call(task, call, argument.as_slice()).unwrap();
         let kernel = &system.platform.kernel;
         assert_eq!(
-            [PD_EMPTY, PD_MERGE].map(|pd| kernel.portals().find(home, entry, pd)),
+            [PD_EMPTY, PD_MERGE].map(|pd| kernel.portal_way(home, entry, pd)),
             [None; 2]
         );
         for pd in [PD_EMPTY, PD_MERGE] {

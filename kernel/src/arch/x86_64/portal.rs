@@ -37,7 +37,6 @@ impl<S: Supervisor> At<S> {
     pub(super) const KERNEL: usize =
         Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform<S::Half>, kernel);
     pub(super) const WAYS: usize = Self::KERNEL + Kernel::<Pc, S::Half>::WAYS;
-    pub(super) const EPOCH: usize = Self::KERNEL + Kernel::<Pc, S::Half>::EPOCH;
     pub(super) const SPACES: usize = Self::KERNEL + Kernel::<Pc, S::Half>::SPACES;
     pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc, S::Half>::LOADED_SPACE;
 }
@@ -56,8 +55,8 @@ const FRAMES: isize = before_end(offset_of!(Thread, frames));
 const _: () = assert!(TAKEN == 1);
 
 const FRAME_SHIFT: u32 = size_of::<PortalFrame>().trailing_zeros();
-pub(super) const WAY_SHIFT: u32 = size_of::<Way>().trailing_zeros();
-const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && size_of::<Way>().is_power_of_two());
+pub(super) const SET_SHIFT: u32 = Portals::SET_BYTES.trailing_zeros();
+const _: () = assert!(size_of::<PortalFrame>().is_power_of_two() && Portals::SET_BYTES.is_power_of_two());
 
 /// Defines the ways of a supervisor's system, which assembly reaches at a fixed place.
 macro_rules! ways {
@@ -74,26 +73,31 @@ macro_rules! ways {
                 "jne 8f",
                 "mov r15, gs:[{THREAD_END}]",
                 "mov ebx, [r15 + {SPACE}]",
-                // The way's place: the high byte of a product, as in `Portals`.
+                // The set: the high bits of a product, as in `Portals`. Then the caller's epoch.
                 "lea r14d, [rdi + rbx]",
                 "imul r14d, r14d, {HASH}",
-                "shr r14d, 24",
-                "shl r14d, {WAY_SHIFT}",
+                "shr r14d, {HASH_SHIFT}",
+                "shl r14d, {SET_SHIFT}",
                 "add r14, [rip + {system} + {WAYS}]",
-                "mov rbp, rbx",
-                "or rbp, [rip + {system} + {EPOCH}]",
+                "imul rbp, rbx, {SPACE_BYTES}",
+                "add rbp, [rip + {system} + {SPACES}]",
+                "mov rbp, [rbp + {CALLER_EPOCH}]",
+                "3:",
                 "cmp [r14 + {WAY_ENTRY}], rdi",
-                "jne 9f",
+                "jne 4f",
                 "cmp [r14 + {WAY_TAG}], rbp",
-                "jne 9f",
+                "jne 4f",
                 "cmp [r14 + {WAY_PD}], rdx",
-                "jne 9f",
+                "jne 4f",
                 "mov ebp, [r14 + {WAY_CALLEE}]",
+                "mov eax, [r14 + {WAY_EPOCH}]",
                 "mov r12d, [r15 + {DEPTH}]",
                 "cmp r12d, {DEPTH_MAX}",
                 "jae 9f",
                 "imul r14, rbp, {SPACE_BYTES}",
                 "add r14, [rip + {system} + {SPACES}]",
+                "cmp [r14 + {CALLEE_EPOCH}], eax",
+                "jne 9f",
                 "mov r13d, [r14 + {OPEN}]",
                 "sub r13d, 1",
                 "jl 9f",
@@ -131,6 +135,11 @@ macro_rules! ways {
                 "mov eax, {ALL_PARTS}",
                 "xrstor64 [rip + {initial}]",
                 "jmp 6b",
+                // The next entry of the set.
+                "4:",
+                "add r14, {WAY_BYTES}",
+                "test r14d, {SET_MASK}",
+                "jnz 3b",
                 "9:",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
@@ -148,9 +157,14 @@ macro_rules! ways {
                 initial = sym INITIAL,
                 SPACE = const SPACE,
                 HASH = const Portals::HASH.cast_signed(),
-                WAY_SHIFT = const WAY_SHIFT,
+                HASH_SHIFT = const Portals::HASH_SHIFT,
+                SET_SHIFT = const SET_SHIFT,
+                SET_MASK = const Portals::SET_BYTES - 1,
+                WAY_BYTES = const size_of::<Way>(),
                 WAYS = const At::<$supervisor>::WAYS,
-                EPOCH = const At::<$supervisor>::EPOCH,
+                CALLER_EPOCH = const Space::CALLER_EPOCH,
+                CALLEE_EPOCH = const Space::CALLEE_EPOCH,
+                WAY_EPOCH = const Way::EPOCH,
                 WAY_ENTRY = const Way::ENTRY,
                 WAY_TAG = const Way::TAG,
                 WAY_PD = const Way::PD,
