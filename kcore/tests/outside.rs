@@ -158,7 +158,9 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("context", &machine.thread_context(thread));
     machine.portal_cache(space, 0x5000, 1, callee);
     machine.portal_intercept(thread, Intercept::Yes);
-    machine.portal_forget(Stale::All);
+    for stale in [Stale::CallsOf(space), Stale::CallsInto(callee), Stale::All] {
+        machine.portal_forget(stale);
+    }
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("context", &machine.thread_context(thread));
