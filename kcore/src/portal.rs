@@ -256,7 +256,7 @@ impl Portals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::tests::spaces;
+    use crate::space::fake_spaces as spaces;
 
     #[test]
     fn a_way_is_for_its_caller_entry_and_kind_until_forgotten() {

@@ -419,7 +419,10 @@ impl Space {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(crate) use tests::spaces as fake_spaces;
+
+#[cfg(test)]
+mod tests {
     use super::*;
 
     /// So many spaces that only count epochs.

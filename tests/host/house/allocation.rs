@@ -74,7 +74,7 @@ const EXCEPTIONS: &[(&str, &[(&str, usize)])] = &[
         &[
             ("kcore/src/frames.rs", 3),
             ("kcore/src/kernel.rs", 1),
-            ("kcore/src/portal.rs", 2),
+            ("kcore/src/portal.rs", 1),
             ("kernel/src/arch/x86_64/vector.rs", 1),
             ("kernel/src/mem/device.rs", 1),
             ("kernel/src/mem/division.rs", 3),
