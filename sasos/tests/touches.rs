@@ -5,8 +5,9 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, SLOT},
+    layout::{Capability, PD_EMPTY},
 };
-use common::{Actor, Rig};
+use common::{Actor, Order, Rig};
 use kcore::Machine;
 use sasos::{
     Access,
@@ -132,5 +133,36 @@ fn a_new_slot_of_what_was_revoked_is_not_touched() {
     rig.call(owner, Call::ApdFlush, &[]).unwrap();
     rig.call(owner, Call::ObjPasswd, &[base, 5, 0]).unwrap();
     assert!(!touch(&mut rig, user, 3));
+    rig.check();
+}
+
+/// A procedure of the same account, which may only read, gets no page by writing to a new slot.
+#[test]
+fn a_new_slot_is_linked_with_the_rights_of_the_last_one() {
+    let mut rig = Rig::new(7, 8000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[70 * SLOT, 0]).unwrap();
+    rig.store(owner.space, base + SLOT, 1).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
+    let (list, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let capability = Capability {
+        address: base,
+        password: 5,
+    };
+    rig.write_clist(owner.space, list, &[capability], Order::Any);
+    let (service, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.registers(owner, service, 9, list);
+    let reader = rig.sibling(owner);
+    let space = rig.enters(reader, service, PD_EMPTY).unwrap();
+    rig.touch(space, base + SLOT, Access::Read).unwrap();
+    let touch = |rig: &mut Rig, slot: u64, access| rig.touch_further(space, base + slot * SLOT, access);
+    assert!(!touch(&mut rig, 2, Access::Write));
+    assert!(touch(&mut rig, 2, Access::Read));
+    assert_eq!(
+        rig.touch(space, base + 2 * SLOT, Access::Write).map(drop),
+        Err(Error::Protection)
+    );
+    rig.call(owner, Call::ObjPasswd, &[base, 5, 0]).unwrap();
+    assert!(!touch(&mut rig, 3, Access::Read));
     rig.check();
 }
