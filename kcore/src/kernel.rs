@@ -196,8 +196,18 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if let Key::Stack(space) | Key::Turn(space) = key {
             self.spaces.get_mut(SpaceId(space)).want_stack();
         }
-        self.waits
-            .park(&mut self.threads.table, &mut self.links, key.word(), index);
+        if key.has_queue() {
+            self.waits
+                .park(&mut self.threads.table, &mut self.links, key.word(), index);
+        }
+    }
+
+    /// A parked thread leaves the queue of its key.
+    #[inline]
+    fn leave_queue(&mut self, index: u32, key: Key) {
+        if key.has_queue() {
+            self.waits.remove(&mut self.threads.table, &mut self.links, index);
+        }
     }
 
     /// A thread that waits is woken at that time at the latest.
@@ -487,7 +497,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                 };
                 part.queues.remove(&mut self.links, index, level);
             }
-            State::Parked(_) => self.waits.remove(&mut self.threads.table, &mut self.links, index),
+            State::Parked(key) => self.leave_queue(index, key),
             State::Running => {
                 self.account();
                 if self.processor.current == index {
@@ -557,7 +567,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     fn wake_index(&mut self, index: u32, resumed: Resumed) {
         match self.threads.table[index as usize].state {
-            State::Parked(_) => self.waits.remove(&mut self.threads.table, &mut self.links, index),
+            State::Parked(key) => self.leave_queue(index, key),
             State::Sending(to) => {
                 let queue = &mut self.threads.table[to as usize].ipc.senders;
                 queue.remove(&mut self.links, index);

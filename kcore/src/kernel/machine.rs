@@ -210,7 +210,15 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn wake(&mut self, key: Key, count: u32) -> u32 {
-        self.wake_word(key.word(), count)
+        let Key::Child(parent) = key else {
+            return self.wake_word(key.word(), count);
+        };
+        let parent = self.threads.find(ThreadId(parent));
+        let waits = parent.filter(|&index| count > 0 && self.thread(index).state == State::Parked(key));
+        waits.map_or(0, |index| {
+            self.wake_index(index, Resumed::Woken);
+            1
+        })
     }
 
     fn wake_words(&mut self, addresses: Range<u64>) -> u32 {
@@ -234,16 +242,14 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     fn thread_answer(&mut self, thread: ThreadId, value: u64, value2: u64) {
         let index = thread.index() as u32;
         let thread = &mut self.threads.table[index as usize];
-        if !matches!(thread.state, State::Parked(_)) {
-            return;
-        }
+        let State::Parked(key) = thread.state else { return };
         thread.operation = None;
         let (rip, rsp) = (thread.context.rip, thread.context.rsp);
         thread.context.reset(rip, rsp);
         thread.context.set_results(0, value, value2);
         thread.deadline_ns = NO_TIME;
         self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
-        self.waits.remove(&mut self.threads.table, &mut self.links, index);
+        self.leave_queue(index, key);
         self.pass_to(index);
     }
 

@@ -71,6 +71,13 @@ impl Key {
         })
     }
 
+    /// Whether many threads may be parked on the key, so that it needs a queue. The others are woken by what they are: on [`Key::Child`] only the
+    /// thread itself is parked that the key names.
+    #[inline]
+    pub const fn has_queue(self) -> bool {
+        !matches!(self, Key::Nothing | Key::Child(_))
+    }
+
     /// The key as one word: its kind above, its value in the low 56 bits. Keys of one kind are in the order of their values.
     #[inline]
     pub const fn word(self) -> u64 {

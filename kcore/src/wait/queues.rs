@@ -278,13 +278,13 @@ impl WaitQueues {
 
     // ---- what always holds ----------------------------------------------------------------------
 
-    /// Checks tree and queues: they hold the threads that are parked, and no others.
+    /// Checks tree and queues: they hold the threads that are parked on a key with a queue, and no others.
     pub fn check(&self, table: &[Thread], links: &[Link]) -> Result<(), &'static str> {
         let mut members = self.on_their_way.iter(links).count();
         for &root in &self.roots {
             members += Self::check_below(table, links, root, 0..u64::MAX, u32::MAX)?;
         }
-        let parked = |thread: &&Thread| matches!(thread.state, State::Parked(_));
+        let parked = |thread: &&Thread| matches!(thread.state, State::Parked(key) if key.has_queue());
         if members == table.iter().filter(parked).count() {
             Ok(())
         } else {

@@ -20,6 +20,8 @@ use crate::containers::{Map, push_reserved};
 pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
 /// Single slots that wait for reuse outside the tree.
 const RECENT_MAX: usize = 256;
+/// Room for so many more runs is made at once, and given back when twice as many are not needed.
+const ROOM_STEP: usize = 64;
 /// The cost of noting a free slot, in instructions, roughly.
 pub(crate) const COST_SETTLE: u64 = 500;
 
@@ -35,6 +37,8 @@ pub struct Addresses {
     by_length: Map<(u64, u64), ()>,
     /// Runs that were issued and may come back: between any two free ranges stands one, so there is room for as many.
     issued: usize,
+    /// Runs that there is room for.
+    room: usize,
     next_stack: u64,
     stacks: Vec<u64>,
 }
@@ -48,6 +52,7 @@ impl Addresses {
             free: Map::default(),
             by_length: Map::default(),
             issued: 0,
+            room: 0,
             next_stack: slot_of(STACKS_START),
             stacks: Vec::new(),
         }
@@ -74,8 +79,12 @@ impl Addresses {
     #[inline]
     pub(crate) fn expect_back(&mut self) -> Result<(), Error> {
         let runs = self.issued + RECENT_MAX + 2;
-        self.free.reserve(runs)?;
-        self.by_length.reserve(runs)
+        if runs > self.room {
+            self.free.reserve(runs + ROOM_STEP)?;
+            self.by_length.reserve(runs + ROOM_STEP)?;
+            self.room = runs + ROOM_STEP;
+        }
+        Ok(())
     }
 
     /// Notes a run that will come back though it was not taken here: it is of an earlier start, or part of a longer one. Room for it was
@@ -139,8 +148,11 @@ impl Addresses {
         }
         self.issued = self.issued.saturating_sub(1);
         let runs = self.issued + RECENT_MAX + 2;
-        self.free.release(runs);
-        self.by_length.release(runs);
+        if runs + 2 * ROOM_STEP < self.room {
+            self.room = runs + ROOM_STEP;
+            self.free.release(self.room);
+            self.by_length.release(self.room);
+        }
         if first < slot_of(FIRST_FREE) {
             return;
         }

@@ -242,21 +242,20 @@ impl Server {
         Ok((stack_base(slot), OBJECT_STACK))
     }
 
-    /// Destroys an object in memory: every domain loses it at once. A persistent one must be taken
+    /// Destroys an object in memory, whose semaphores have gone: every domain loses it at once. A persistent one must be taken
     /// out of the store by the caller, who also says when its address is free again.
     pub fn object_drop(&mut self, world: &mut impl World, id: ObjectId, addresses: AddressesOf) {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
-        let (procedures, was_row) = (object.record.pdx.len(), object.is_persistent());
+        let (procedures, was_row, is_held) = (object.record.pdx.len(), object.is_persistent(), object.is_held());
         // A delete in pieces has seen to this before.
         if procedures > 0 {
             self.unbounded(|server| server.callees_of_object_end(world, base));
         }
-        if self.objects.get(id).is_held() {
+        if is_held {
             self.withdraw_whole(world, id);
         }
-        self.semaphores_gone(world, base, end);
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, &(0..u64::MAX));
         self.disown(id);

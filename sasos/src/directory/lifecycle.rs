@@ -64,7 +64,9 @@ impl Server {
             return step;
         }
         let id = self.object_at(world, address)?;
-        let serial = self.objects.get(id).serial;
+        let object = self.objects.get(id);
+        let (base, end, serial, persistent) = (object.base(), object.end(), object.serial, object.is_persistent());
+        let has_procedures = !object.record.pdx.is_empty();
         let begun = match self.threads.record(caller.thread).continuation {
             // The right was there when it was taken away from everybody.
             Continuation::Delete { withdrawal, at } if withdrawal.serial == serial => Some((withdrawal, at)),
@@ -77,13 +79,12 @@ impl Server {
         } else {
             self.require(world, caller.domain, id, Rights::D)?;
             // Without a system object no start succeeds, so no right is enough to take it away.
-            let is_system = system_objects().contains(&self.objects.get(id).base());
+            let is_system = system_objects().contains(&base);
             if is_system || unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
             }
             (self.withdraw_begin(world, id), 0)
         };
-        let has_procedures = !self.objects.get(id).record.pdx.is_empty();
         let callees = if has_procedures {
             CalleesOf::Object
         } else {
@@ -95,8 +96,6 @@ impl Server {
         } else {
             self.goes_on(world, Work::Withdrawal(withdrawal, callees), begun.is_none())
         };
-        let object = self.objects.get(id);
-        let (base, end, persistent) = (object.base(), object.end(), object.is_persistent());
         let left = match withdrawn {
             Err(_) => Some(at),
             // The disk may have to show these pages again, so they stay until the store has deleted the object.

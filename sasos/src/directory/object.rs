@@ -526,7 +526,9 @@ impl Objects {
 
     /// Takes an object off. Its pages, leaves, holders and place on a kill list are gone already.
     pub(crate) fn remove(&mut self, id: ObjectId, ledger: &mut Ledger) {
-        self.unlist_dirty(id);
+        if self.get(id).neighbours[Kind::Dirty as usize].is_some() {
+            self.unlist_dirty(id);
+        }
         let Some(mut object) = self.table.take(id.0) else {
             return;
         };

@@ -75,8 +75,6 @@ impl Server {
     pub(crate) fn thread_has_ended(&mut self, world: &mut impl World, thread: ThreadId) {
         let record = self.threads.record(thread);
         let (parent, status) = (record.parent, record.report.status);
-        self.threads.leave_parent(thread);
-        self.threads.record(thread).life = Life::Ended;
         if parent.0 == 0 {
             self.thread_reap(world, thread);
         } else if self.is_awaited(world, parent, thread) {
@@ -84,6 +82,8 @@ impl Server {
             self.thread_reap(world, thread);
             world.thread_answer(parent, thread.0, status);
         } else {
+            self.threads.leave_parent(thread);
+            self.threads.record(thread).life = Life::Ended;
             world.thread_suspend(thread);
             self.threads.adopt(parent, thread);
             // If the parent is in another domain, it does not wait for this child.

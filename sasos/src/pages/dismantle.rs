@@ -17,7 +17,7 @@ use store::Budget;
 
 use crate::{
     Server, World,
-    directory::object::{Object, ObjectId, Which, slots_for},
+    directory::object::{Object, ObjectId, Prepared, Which, slots_for},
     pages::release::Remembered,
 };
 
@@ -51,6 +51,12 @@ impl Server {
             range.start
         };
         let object = self.objects.get(id);
+        // Most objects are small: all that they have is left to the end.
+        let whole = cost_of_all(object, cost_of_page(object));
+        if object.slots.is_one() && object.prepared == Prepared::No && self.budget.has(whole) {
+            self.budget.spend(whole);
+            return (!self.semaphores_go(world, range.clone())).then_some(at);
+        }
         let (end, cost) = piece_of(object, at, range.end, self.budget);
         let keeps_content = object.is_persistent() && !object.ends();
         let first = object.first_slot();
@@ -110,15 +116,8 @@ impl Server {
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
 pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
-    let cost_page = match object.is_persistent() && !object.ends() {
-        true => COST_CLEAN,
-        false if object.has_holders() => COST_PAGE,
-        false => COST_FORGOTTEN,
-    };
-    let cost_page = cost_page + if object.blocks > 0 { COST_UNPROMISED } else { 0 };
-    let cost_table = COST_TABLE + COST_LINK * u64::from(object.nodes.len());
-    // Most objects are small.
-    let whole = object.resident * cost_page + object.leaves * cost_table;
+    let (cost_page, cost_table) = (cost_of_page(object), cost_of_table(object));
+    let whole = cost_of_all(object, cost_page);
     if budget.has(whole) {
         return (to, whole);
     }
@@ -138,4 +137,27 @@ pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u6
         }
     }
     (end, cost)
+}
+
+/// What it costs to drop a page of an object.
+#[inline]
+fn cost_of_page(object: &Object) -> u64 {
+    let cost = match object.is_persistent() && !object.ends() {
+        true => COST_CLEAN,
+        false if object.has_holders() => COST_PAGE,
+        false => COST_FORGOTTEN,
+    };
+    cost + if object.blocks > 0 { COST_UNPROMISED } else { 0 }
+}
+
+/// The same of a page table.
+#[inline]
+fn cost_of_table(object: &Object) -> u64 {
+    COST_TABLE + COST_LINK * u64::from(object.nodes.len())
+}
+
+/// The same of all that an object has.
+#[inline]
+fn cost_of_all(object: &Object, cost_page: u64) -> u64 {
+    object.resident * cost_page + object.leaves * cost_of_table(object)
 }

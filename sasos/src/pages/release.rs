@@ -63,6 +63,7 @@ impl Server {
     ) {
         let object = self.objects.get_mut(id);
         let (base, first_slot, resident) = (object.base(), object.first_slot(), object.resident);
+        let (persistent, account) = (object.is_persistent(), object.account);
         // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
@@ -78,26 +79,20 @@ impl Server {
             let Some(leaf) = state.leaf() else { continue };
             let mut next = first;
             while dropped < resident
-                && let Some(index) = object
-                    .slots
-                    .touch(number)
-                    .resident
-                    .next(next)
-                    .filter(|&index| index < end)
+                && let Some(index) = state.resident.next(next).filter(|&index| index < end)
             {
                 next = index + 1;
                 dropped += 1;
                 let address = start + index as u64 * PAGE;
-                let state = object.slots.touch(number);
                 state.resident.clear(index);
                 if state.dirty.clear(index) {
-                    if object.is_persistent() {
+                    if persistent {
                         object.dirty -= 1;
                         self.pager.dirty -= 1;
-                        self.ledger.give(object.account, Resource::Dirty, 1);
-                    } else if object.slots.touch(number).blocks.clear(index) {
+                        self.ledger.give(account, Resource::Dirty, 1);
+                    } else if state.blocks.clear(index) {
                         object.blocks -= 1;
-                        self.ledger.give(object.account, Resource::Blocks, 1);
+                        self.ledger.give(account, Resource::Blocks, 1);
                     }
                     self.store.unreserve(base, (address - base) / PAGE);
                 }
@@ -143,11 +138,15 @@ impl Server {
             // Nobody can have linked anything, so nobody is looked at.
             return;
         }
-        self.unlink_everywhere(world, id, slots);
+        if self.objects.get(id).has_holders() {
+            self.unlink_everywhere(world, id, slots);
+        }
         let object = self.objects.get_mut(id);
         let mut from = slots.start;
         let mut dropped = 0;
-        while let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end) {
+        while dropped < object.leaves
+            && let Some(number) = object.slots.next_with_leaf(from).filter(|&number| number < slots.end)
+        {
             from = number + 1;
             if let Some(state) = object.slots.get(number)
                 && let Some(leaf) = state.leaf().filter(|_| state.resident.is_empty())

@@ -316,6 +316,12 @@ impl Slots {
         gone
     }
 
+    /// Whether nothing is known but of the first slot.
+    #[inline]
+    pub(crate) fn is_one(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// How many chunks there are.
     pub(crate) fn chunks(&self) -> u64 {
         let made = |group: &Group| u64::from(group.made.count_ones());

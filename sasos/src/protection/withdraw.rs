@@ -142,10 +142,10 @@ impl Server {
 
     /// The same with those that are older than an epoch.
     pub(crate) fn unlink_older(&mut self, world: &mut impl World, id: ObjectId, epoch: u64) -> bool {
-        while let Some(at) = self.objects.get(id).nodes.first()
-            && self.domains.node(at).is_some_and(|node| node.epoch < epoch)
-        {
-            let done = self.unlink_node(world, at);
+        while let Some(at) = self.objects.get(id).nodes.first() {
+            let Some(done) = self.unlink_node(world, at, epoch) else {
+                return true;
+            };
             world.flush_space(at.space());
             if !done {
                 return false;
@@ -154,26 +154,23 @@ impl Server {
         true
     }
 
-    /// Unlinks what a node stands for, and takes it out of the list of its object and out of its table, as far as the budget reaches; tells whether
-    /// that was all. The space is to be flushed.
-    fn unlink_node(&mut self, world: &mut impl World, at: NodeRef) -> bool {
+    /// Unlinks what a node stands for that is older than an epoch, and takes it out of the list of its object and out of its table, as far as the
+    /// budget reaches; tells whether that was all. The space is to be flushed.
+    fn unlink_node(&mut self, world: &mut impl World, at: NodeRef, epoch: u64) -> Option<bool> {
+        let domain = self.domains.get_mut(at.space())?;
+        domain.nodes.at(at.index()).filter(|node| node.epoch < epoch)?;
         if !self.budget.spend(COST_NODE) {
-            return false;
+            return Some(false);
         }
-        let Some(domain) = self.domains.get_mut(at.space()) else {
-            return true;
-        };
         domain.forget_recent();
-        let Some(node) = domain.nodes.at_mut(at.index()).filter(|node| !node.is_vacant()) else {
-            return true;
-        };
+        let node = domain.nodes.at_mut(at.index())?;
         let object = self.objects.get_mut(node.object());
         while node.linked
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
             if !self.budget.spend(COST_LEAF) {
-                return false;
+                return Some(false);
             }
             world.unlink(at.space(), object.first_slot() + number);
             node.unlink_from = number as u32 + 1;
@@ -181,7 +178,7 @@ impl Server {
         let [previous, next] = node.neighbours();
         domain.nodes.remove(at.index());
         self.domains.join(&mut object.nodes, previous, next);
-        true
+        Some(true)
     }
 
     /// Unlinks the slots of an object in a range of numbers from every domain.
@@ -346,7 +343,9 @@ impl Server {
                 break;
             };
             let vacant = node.is_vacant();
-            if !self.budget.spend(COST_VACANT) || !vacant && !self.unlink_node(world, NodeRef::new(space, place)) {
+            if !self.budget.spend(COST_VACANT)
+                || !vacant && self.unlink_node(world, NodeRef::new(space, place), u64::MAX) == Some(false)
+            {
                 step = Err(Stop::Again);
                 break;
             }
