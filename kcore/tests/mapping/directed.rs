@@ -422,6 +422,23 @@ fn only_ports_that_nobody_has_come_back() {
     assert!(mine(&world, 0));
 }
 
+/// A space has a gibibyte as one page, and in one of its slots another mapping, which is in small pages now: these are not the gibibyte's.
+#[test]
+fn parts_of_a_mapping_within_a_larger_one_stay_its_own() {
+    let mut world = world(3);
+    let (all, slot) = (memory(0x4_0000, GIB, RWX), memory(0x4_0000, SLOT, RWX));
+    world.run(&give(How::Map, 0, all, 1, all)).expect("map");
+    world.run(&give(How::Map, 0, slot, 1, slot)).expect("map");
+    for page in [0, 1, 2] {
+        let one = memory(0x4_0000 + page, PAGE, RWX);
+        world.run(&give(How::Grant, 0, one, 2, one)).expect("grant");
+        assert_eq!(world.translate(1, 0x4_0000 + page), None);
+    }
+    world.run(&flush(0, slot, RWX, Own::Kept)).expect("flush");
+    assert_eq!(world.translate(1, 0x4_0003), None);
+    assert_eq!(world.translate(1, 0x4_0200), Some((0x4_0200, RWX)));
+}
+
 #[test]
 fn a_quota_refuses_and_nothing_changes() {
     let mut world = world(0);

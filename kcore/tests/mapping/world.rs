@@ -11,7 +11,7 @@ use kcore::{
     Hardware, Kernel, Machine, SpaceId,
     bare::{
         Bare,
-        mapping::{Fpage, How, Own, Progress, Resource},
+        mapping::{Fpage, How, Own, Progress, Resource, TABLE_UNITS},
     },
     paging,
     space::Tags,
@@ -249,6 +249,16 @@ impl World {
         }
         for &page in self.samples.iter().filter(|page| done.contains(page)) {
             let linked = self.model.links.contains_key(&(from as u32, page / 512));
+            // A frame that returned to σ₀ in mid-call was given again.
+            let given = || {
+                self.translate(to, target + (page - first))
+                    .is_some_and(|(frame, _)| frame == page)
+            };
+            if from == 0 && self.lent.contains(&page) && given() {
+                self.lent.retain(|&lent| lent != page);
+                let real = Entry::Real(page, self.model.pages[&page]);
+                self.model.entries.insert((0, page), real);
+            }
             if linked || self.model.real(from as u32, page).is_none() {
                 continue;
             }
@@ -344,7 +354,13 @@ impl World {
                     self.compare_returned(page, is);
                     continue;
                 }
-                let (allowed, left) = (more || self.tight, is.map_or(Rights::NONE, |(_, rights)| rights));
+                // One that cannot pay for the table that splits a large page loses all of it.
+                let id = self.id(number).and_then(|id| self.kernel.free_space_quota(id));
+                let poor = id.is_some_and(|(all, used)| all - used < 4 * TABLE_UNITS);
+                let (allowed, left) = (
+                    more || self.tight || poor,
+                    is.map_or(Rights::NONE, |(_, rights)| rights),
+                );
                 if let (true, Some((_, had))) = (allowed && !linked, says) {
                     self.model.flush_own(number as u32, page, had.without(left));
                     says = self.model.real(number as u32, page);

@@ -353,7 +353,7 @@ impl<H: Hardware> Work<'_, H> {
             self.take_ports(node, first, level)
         } else {
             let walk = self.walk(at.space, first, level);
-            if walk.level > level && is_large(walk.entry) && self.owns(node, fit_of(walk.entry), walk.level) {
+            if walk.level > level && is_large(walk.entry) && self.owns(node, first, fit_of(walk.entry), walk.level) {
                 debug_assert!(!whole, "a mapping within a larger one");
                 if self.ensure_table(at.space, first, level).is_err() {
                     return Taken::Doomed;
@@ -393,7 +393,7 @@ impl<H: Hardware> Work<'_, H> {
             return true;
         }
         if level == 0 || is_large(walk.entry) {
-            self.take_entry(node, &walk, rights);
+            self.take_entry(node, first, &walk, rights);
             return true;
         }
         if level == 1 {
@@ -416,14 +416,22 @@ impl<H: Hardware> Work<'_, H> {
         true
     }
 
-    fn owns(&self, node: u32, fit: Fit, level: u8) -> bool {
-        let at = self.mapping.tree.get(node).level();
-        if fit == Fit::Exact { at == level } else { at > level }
+    /// Whether the entry at a page, at this level, is of a mapping: parts of a smaller one of the space's that stands in this place are not.
+    fn owns(&self, node: u32, page: u64, fit: Fit, level: u8) -> bool {
+        let at = self.mapping.tree.get(node);
+        let is_other = |between: u8| {
+            let other = self.mapping.tree.find(at.space, between, page & !(pages(between) - 1));
+            other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page)
+        };
+        match fit {
+            Fit::Exact => at.level() == level,
+            Fit::Part => at.level() > level && !(level + 1..at.level()).any(is_other),
+        }
     }
 
-    fn take_entry(&mut self, node: u32, walk: &Walk, rights: Rights) {
+    fn take_entry(&mut self, node: u32, page: u64, walk: &Walk, rights: Rights) {
         let space = self.mapping.tree.get(node).space;
-        if !self.owns(node, fit_of(walk.entry), walk.level) {
+        if !self.owns(node, page, fit_of(walk.entry), walk.level) {
             return;
         }
         if rights.contains(Rights::R) {
@@ -438,12 +446,8 @@ impl<H: Hardware> Work<'_, H> {
     /// The same for all entries of one lowest table.
     fn take_table_of(&mut self, node: u32, slot: u64, rights: Rights) {
         let &Node { space, .. } = self.mapping.tree.get(node);
-        if self.mapping.tree.get(node).level() == 2 {
-            // Parts of a 2 MiB mapping that stands in this place now are not ours.
-            let other = self.mapping.tree.find(space, 1, slot);
-            if other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page) {
-                return;
-            }
+        if !self.owns(node, slot, Fit::Part, 0) {
+            return;
         }
         self.budget -= 16 * UNIT;
         let walk = self.walk(space, slot, 0);
