@@ -13,7 +13,7 @@ use abi::{
 use fake::{Fake, Random};
 use kcore::{
     Hardware, Kernel, SpaceId, ThreadId,
-    bare::{Bare, nucleus::Sent},
+    bare::Bare,
     event::{Access, Event, Outcome},
     paging,
     thread::{Operation, Resumed, State},
@@ -41,16 +41,14 @@ struct World {
     short: [u32; Short::Kinds as usize],
 }
 
-/// The cases that have fast paths: a page or a slot is given, a page is taken, a message of words, a message with an item, one that is sent
-/// alone, a wait alone, a fault or an interrupt becomes a message.
+/// The cases that have fast paths: a page or a slot is given, a page is taken, a message of words, a message with an item, a fault or an interrupt
+/// becomes a message.
 enum Short {
     Map,
     Link,
     Flush,
     Fast,
     Answer,
-    Send,
-    Wait,
     Fault,
     Interrupt,
     Kinds,
@@ -58,10 +56,7 @@ enum Short {
 
 /// Nine in ten of the fast paths that were taken when this was measured, with large pages and without. A case that leaves the
 /// fast path does the same as before, and is only slower: these numbers show it.
-const LEAST: [[u32; Short::Kinds as usize]; 2] = [
-    [281, 52, 99, 31, 18, 134, 1638, 334, 44],
-    [232, 54, 105, 24, 13, 101, 1466, 242, 43],
-];
+const LEAST: [[u32; Short::Kinds as usize]; 2] = [[281, 52, 99, 31, 18, 334, 44], [232, 54, 105, 24, 13, 242, 43]];
 
 /// All that can be told apart of a thread.
 type Picture = (State, Option<Operation>, [u64; 9]);
@@ -184,14 +179,6 @@ impl World {
             if let Some(turn) = self.kernel.item_short(arguments, words, (rip, rsp)) {
                 assert_eq!(self.kernel.current(), Some(turn.next));
                 self.short[Short::Answer as usize] += 1;
-                return;
-            }
-            if let Some(sent) = self.kernel.half_short(arguments, words, (rip, rsp)) {
-                let kind = match sent {
-                    Sent::Waits => Short::Wait,
-                    Sent::Stays => Short::Send,
-                };
-                self.short[kind as usize] += 1;
                 return;
             }
         }

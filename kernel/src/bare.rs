@@ -5,7 +5,7 @@ use alloc::{format, string::String, vec::Vec};
 use abi::{address::PAGE, layout::PRIORITY_MAX, nucleus::Call};
 use kcore::{
     Hardware, Kernel, ThreadId,
-    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES, nucleus::Sent},
+    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES},
     frames::Range,
     thread::{Context, Operation, Resumed},
 };
@@ -161,15 +161,6 @@ fn hand_over([to, from, tag, timeouts, window]: [u64; 5], words: Words) -> ! {
 /// A message of any kind.
 #[inline(never)]
 fn general_ipc(mut system: Guard<'_, System<Bare>>, arguments: [u64; 5], words: Words) -> ! {
-    match system.platform.kernel.half_short(arguments, words.0, arch::caller()) {
-        Some(Sent::Stays) => {
-            let context = &raw const *system.context();
-            drop(system);
-            arch::resume(context)
-        }
-        Some(Sent::Waits) => event::leave_from(system),
-        None => {}
-    }
     let [to, from, tag, timeouts, window] = arguments;
     let operation = Operation {
         number: abi::nucleus::Call::Ipc as u64,

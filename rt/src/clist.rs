@@ -119,16 +119,13 @@ impl Clist {
     /// # Errors
     /// Not a Clist.
     pub(crate) fn lists(&self, capability: Capability) -> Result<Option<bool>> {
-        let records = self.records();
-        let (mut from, mut end) = (0, self.count()?);
-        while from < end {
-            let middle = usize::midpoint(from, end);
-            match records(middle) {
-                Some(record) if record.address < capability.address => from = middle + 1,
-                _ => end = middle,
-            }
-        }
-        let all = (from..).map_while(records);
+        let (count, records) = (self.count()?, self.records());
+        let first = Capability {
+            password: 0,
+            ..capability
+        };
+        let from = clist::first_not_before(count, first, |index| records(index).unwrap_or(capability));
+        let all = (from..count).map_while(records);
         let mut all = all.take_while(|one| one.address == capability.address).peekable();
         Ok(all.peek().is_some().then(|| all.any(|one| one == capability)))
     }

@@ -1,4 +1,4 @@
-//! What the kernel remembers of protected calls: it forgets those that a change concerns, at once, and no others (decision 0139).
+//! The kernel remembers protected calls, and forgets those that a change concerns, at once, and no others (decision 0139).
 
 mod common;
 

@@ -19,7 +19,7 @@ use sim::rng::Rng;
 const RW: u64 = 3;
 const SLOTS: u64 = 150;
 
-/// What an account is charged, and what it is told of.
+/// The charges of an account, and the pages that all objects have in memory.
 fn charged(rig: &Rig, actor: Actor) -> (Vec<u64>, u64) {
     let account = rig.server.tasks.get(actor.task).expect("a task").account;
     let used = RESOURCE_LIST.map(|resource| rig.server.ledger.used(account, resource));

@@ -37,7 +37,7 @@ pub struct Fake {
     pub loaded: [Option<Frame>; PROCESSORS_MAX],
     /// Interrupts that are masked, a bit each.
     pub masked: u32,
-    /// What each processor's vector unit holds, where it is on. Zero is the initial state.
+    /// The content of each processor's vector unit, where it is on. Zero is the initial state.
     pub unit: [Option<u64>; PROCESSORS_MAX],
     /// The states that were saved.
     saved: BTreeMap<u32, u64>,
@@ -247,7 +247,7 @@ impl Hardware for Fake {
     }
 
     fn vectors_make_room(&mut self, thread: u32) -> Option<()> {
-        // What the last thread in this place had.
+        // The state of the last thread in this place.
         self.saved.entry(thread).or_insert(u64::MAX);
         Some(())
     }

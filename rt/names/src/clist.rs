@@ -296,11 +296,16 @@ fn set_record(bytes: &mut [u8], index: usize, value: Capability) {
 
 /// Index of the first of `count` sorted records that is not before (`address`, `password`).
 fn lower_bound(bytes: &[u8], count: usize, address: u64, password: u64) -> usize {
+    first_not_before(count, Capability { address, password }, |index| record(bytes, index))
+}
+
+/// The same of records that are read otherwise: one after another, out of memory that others may write.
+pub fn first_not_before(count: usize, wanted: Capability, record: impl Fn(usize) -> Capability) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
-        let middle = low + (high - low) / 2;
-        let found = record(bytes, middle);
-        if (found.address, found.password) < (address, password) {
+        let middle = usize::midpoint(low, high);
+        let found = record(middle);
+        if (found.address, found.password) < (wanted.address, wanted.password) {
             low = middle + 1;
         } else {
             high = middle;

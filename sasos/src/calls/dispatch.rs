@@ -19,7 +19,7 @@ use crate::{
 pub enum Reply {
     /// Values, or why there are none.
     Step(Answer),
-    /// What becomes of the thread.
+    /// The fate of the thread.
     Outcome(Outcome),
 }
 

@@ -139,7 +139,7 @@ pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u6
     (end, cost)
 }
 
-/// What it costs to drop a page of an object.
+/// The cost of dropping a page of an object.
 #[inline]
 fn cost_of_page(object: &Object) -> u64 {
     let cost = match object.is_persistent() && !object.ends() {

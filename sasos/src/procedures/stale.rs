@@ -6,7 +6,7 @@
 //! * the domain forgets what it has found, and with it those that read through to it: their calls are looked up anew;
 //! * a callee closes.
 //!
-//! What concerns many spaces makes the kernel forget all calls at once, for no event may be longer than its budget.
+//! A change that concerns many spaces makes the kernel forget all calls at once, for no event may be longer than its budget.
 
 use abi::{Rights, layout::PD_MERGE};
 use kcore::{SpaceId, portal::Stale};

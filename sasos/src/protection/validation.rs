@@ -67,7 +67,7 @@ impl Server {
         Ok(cached.granted)
     }
 
-    /// What is remembered of an address, if a domain validated such an access there of late.
+    /// The finding of a domain that validated such an access at an address of late.
     #[inline]
     fn validated(&self, space: SpaceId, address: u64, needed: Rights) -> Option<&Linked> {
         let recent = self.domains.validated(space, slot_of(address))?;

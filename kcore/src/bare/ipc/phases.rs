@@ -178,7 +178,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// A thread that is in no list waits for a message.
-    pub(in crate::bare) fn begin_wait(&mut self, me: u32, request: &Request) {
+    pub(super) fn begin_wait(&mut self, me: u32, request: &Request) {
         let until = deadline(self.hardware.now_ns(), request.receive_us());
         self.wait_to_receive(me, request.from, request.window, until);
     }

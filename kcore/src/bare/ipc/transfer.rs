@@ -84,7 +84,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Ends a receiver's wait with a message. One that waits for the answer to a fault goes on with
     /// the registers it has.
-    pub(in crate::bare) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
+    pub(super) fn deliver(&mut self, receiver: u32, tag: u64, from: u64, words: [u64; REGISTER_WORDS]) {
         self.end_wait(receiver);
         if self.messages_of(receiver).trouble.take().is_some() {
             return;
@@ -96,7 +96,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The words behind those in registers.
-    pub(in crate::bare) fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
+    fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
         let frame = |index: u32| self.thread(index).ipc.buffer();
         if let (Some(from), Some(to)) = (frame(sender), frame(receiver)) {
             self.copy_words(from, to, words);

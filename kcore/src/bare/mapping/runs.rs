@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Hardware, Kernel, SpaceId,
     bare::Bare,
-    paging::{COUNT_ONE, Fit, fit_of, is_present, is_shared, mapping_rights, table_entries},
+    paging::{COUNT_ONE, Fit, fit_of, is_present, is_shared, mapping_rights},
     smp::Request,
 };
 
@@ -168,21 +168,9 @@ impl<H: Hardware> Kernel<H, Bare> {
             if !has.kids.is_empty() {
                 return None;
             }
-            let (holder, there, is_alone) = (has.space, has.page, has.is_alone(kid));
-            self.with_target(holder, there)?;
-            let out_of = &self.half.mapping.recent.target;
-            let place = word(&self.hardware, (out_of.table, index(there, 0)));
-            let above = word(&self.hardware, out_of.above);
-            let leading = above.load(Relaxed);
-            debug_assert!(fit_of(place.load(Relaxed)) == Fit::Exact, "a small page has its entry");
-            if is_shared(leading) || table_entries(leading) < 2 {
-                return None;
-            }
-            let Mapping { spaces, tree, .. } = &mut self.half.mapping;
-            // From here on it is certain.
-            record(spaces, holder)?.used -= NODE_UNITS[0];
-            place.store(0, Relaxed);
-            above.fetch_sub(COUNT_ONE, Relaxed);
+            let is_alone = has.is_alone(kid);
+            let holder = self.take_small(kid)?;
+            let tree = &mut self.half.mapping.tree;
             if is_alone {
                 tree.remove_only_kid(kid, source);
             } else {

@@ -354,26 +354,33 @@ impl<H: Hardware> Kernel<H, Bare> {
         if !has.kids.is_empty() || !has.is_alone(kid) {
             return None;
         }
-        let (holder, there) = (has.space, has.page);
-        self.with_target(holder, there)?;
-        let out_of = &self.half.mapping.recent.target;
-        let place = word(&self.hardware, (out_of.table, index(there, 0)));
-        let above = word(&self.hardware, out_of.above);
+        let holder = self.take_small(kid)?;
+        self.half.mapping.tree.remove_only_kid(kid, source);
+        let holder = SpaceId(u32::from(holder));
+        self.forget_translations(holder);
+        self.ask_inside(holder, Request::Forget);
+        Some(())
+    }
+
+    /// Takes a small page out of the tables of the space that has it by a node, and from its quota; the node stays. Tells the space.
+    #[inline(always)]
+    pub(super) fn take_small(&mut self, node: u32) -> Option<u16> {
+        let has = self.half.mapping.tree.get(node);
+        let (holder, page) = (has.space, has.page);
+        self.with_target(holder, page)?;
+        let Mapping { spaces, recent, .. } = &mut self.half.mapping;
+        let place = word(&self.hardware, (recent.target.table, index(page, 0)));
+        let above = word(&self.hardware, recent.target.above);
         let leading = above.load(Relaxed);
         debug_assert!(fit_of(place.load(Relaxed)) == Fit::Exact, "a small page has its entry");
         if is_shared(leading) || table_entries(leading) < 2 {
             return None;
         }
-        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
         // From here on it is certain.
         record(spaces, holder)?.used -= NODE_UNITS[0];
         place.store(0, Relaxed);
         above.fetch_sub(COUNT_ONE, Relaxed);
-        tree.remove_only_kid(kid, source);
-        let holder = SpaceId(u32::from(holder));
-        self.forget_translations(holder);
-        self.ask_inside(holder, Request::Forget);
-        Some(())
+        Some(holder)
     }
 
     /// The tables in which a giver and a receiver have the entries of slots.

@@ -28,7 +28,6 @@ use crate::{
     thread::Resumed,
 };
 pub(in crate::bare) use interrupts::Line;
-pub use short::Sent;
 pub(in crate::bare) use spaces::SpacePart;
 
 /// The µ-kernel's state beyond spaces, threads and mappings.

@@ -9,21 +9,21 @@ use abi::{
     Rights,
     address::{ADDRESS_BITS, PAGE, SLOT},
     nucleus::{
-        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, MESSAGE_WORDS, REGISTER_WORDS,
-        ROOT_GIVES_BELOW, TAG_KERNEL, TAG_WORDS, tag,
+        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW, TAG_KERNEL,
+        TAG_WORDS, tag,
     },
 };
 
 use crate::{
-    Hardware, Kernel, SpaceId, ThreadId,
+    Hardware, Kernel, SpaceId,
     bare::{
         Bare,
-        ipc::{INTERRUPT_TAG, Request, fast::would_wait, transfer::page_window},
+        ipc::{INTERRUPT_TAG, fast::would_wait, transfer::page_window},
     },
     event::Access,
     kernel::Rotation,
     messages::{Trouble, WAITS},
-    thread::{State, Thread, USER_FLAGS, VectorState},
+    thread::{Thread, USER_FLAGS, VectorState},
 };
 
 /// The lower part of the tag of a message that is one item.
@@ -52,15 +52,6 @@ const SIZE: u64 = 63 << FPAGE_SIZE_SHIFT;
 fn small(word: u64) -> Option<u64> {
     let size = 1u64.wrapping_shl(((word & SIZE) >> FPAGE_SIZE_SHIFT) as u32);
     ((PAGE..SLOT).contains(&size) && is_plain(word, size)).then_some(size / PAGE)
-}
-
-/// What becomes of the thread that called.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// It waits, and any other may be next.
-    Waits,
-    /// It goes on, with its results in its context.
-    Stays,
 }
 
 /// The page where one that stands at `source` lands in a larger window of memory ([`Fpage::landing`]).
@@ -250,57 +241,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             next: receiver,
             is_plain,
         })
-    }
-
-    /// A message of words that is sent to a thread that waits for it, by one that goes on; or waiting alone.
-    pub fn half_short(
-        &mut self,
-        [to, from, tag, timeouts, window]: [u64; 5],
-        words: [u64; REGISTER_WORDS],
-        at: (u64, u64),
-    ) -> Option<Sent> {
-        let thread = self.current_thread()?;
-        if thread.slow != 0 {
-            return None;
-        }
-        if to == 0 {
-            return self.receive_short(from, timeouts, window, at);
-        }
-        let (sender, level) = (thread.id.0, thread.standing.level());
-        let receiver = to as u32 & 0xffff;
-        let other = self.threads().table.get(receiver as usize)?;
-        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        let runs_on = from == 0 && other.standing.level() <= level;
-        let length = usize::from(tag as u16);
-        if other.id.0 != to || sender == to || !waits || !runs_on || length > MESSAGE_WORDS {
-            return None;
-        }
-        if length > REGISTER_WORDS && other.ipc.trouble.is_none() {
-            self.copy_buffer(thread.id.index() as u32, receiver, length);
-        }
-        self.deliver(receiver, tag, sender, words);
-        self.enqueue(receiver);
-        let context = self.current_context()?;
-        context.reset(at.0, at.1);
-        Some(Sent::Stays)
-    }
-
-    /// Waits for a message that is not there yet.
-    fn receive_short(&mut self, from: u64, timeouts: u64, window: u64, at: (u64, u64)) -> Option<Sent> {
-        let me = self.current()?;
-        let thread = self.thread(me);
-        let nobody = match self.threads().find(ThreadId(from)) {
-            Some(partner) => partner != me && self.thread(partner).state != State::Sending(me),
-            None => from == ANYONE && would_wait(thread, 0, from),
-        };
-        if !nobody || timeouts as u32 == 0 {
-            return None;
-        }
-        // From here on it is certain.
-        self.called_from(at);
-        self.leave_processor(me);
-        self.begin_wait(me, &Request::new([0, from, 0, timeouts, window, 0]));
-        Some(Sent::Waits)
     }
 }
 

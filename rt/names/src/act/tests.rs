@@ -564,7 +564,7 @@ fn entries_of_strangers_do_nothing_to_objects() {
     }
 }
 
-/// What is looked at is what is deleted, though somebody else changes the entry meanwhile.
+/// A deletion uses the entry that it has looked at, though somebody else changes it meanwhile.
 #[test]
 fn an_entry_that_changes_deletes_nothing_of_ours() {
     let [ours, theirs] = [0x1000, 0x2000].map(|address| Capability { address, password: 99 });
