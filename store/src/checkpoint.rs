@@ -620,12 +620,12 @@ impl Checkpoint {
             }
         }
         while store.may_go_on(COST_STEP) {
-            store.spend(COST_STEP);
             let more = match self.failure {
                 None => self.commit_step(store),
                 Some(_) => self.abort_step(store),
             };
             if more {
+                store.spend(COST_STEP);
                 continue;
             }
             if !store.may_go_on(COST_ROW) {

@@ -23,7 +23,6 @@ pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settlin
         if !store.may_go_on(COST_READ) {
             return Ok(Step::Waiting);
         }
-        store.spend(COST_READ);
         if at.base != base {
             *at = Settling {
                 base,
@@ -32,11 +31,14 @@ pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settlin
         }
         let Some(mut root) = store.table.get(base).map(|row| row.map) else {
             store.settling.remove(base);
+            store.spend(COST_READ);
             continue;
         };
         let changes = store.settling.get_mut(base).map(core::mem::take).unwrap_or_default();
         let settled = settle_object(store, world, &mut root, &changes, at);
         store.table.set_map(base, root);
+        // Behind the object's changes: an event that can make only one of them makes that one.
+        store.spend(COST_READ);
         if !matches!(settled, Ok(Step::Complete)) {
             if let Some(place) = store.settling.get_mut(base) {
                 *place = changes;

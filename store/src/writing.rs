@@ -158,11 +158,14 @@ impl Store {
             return Ok(false);
         }
         self.spend(COST_GROW);
-        if let Some(mut root) = self.table.get(page.base).map(|row| row.map) {
+        let before = self.table.get(page.base).map(|row| row.map);
+        if let Some(mut root) = before {
             let grown = self
                 .maps
                 .grow_to(&mut self.io.lender(world), page.base, &mut root, page.page);
-            self.table.set_map(page.base, root);
+            if before != Some(root) {
+                self.table.set_map(page.base, root);
+            }
             if !grown {
                 return Err(Failure::Memory);
             }

@@ -363,6 +363,48 @@ fn the_end_of_a_checkpoint_goes_in_pieces() {
     }
 }
 
+/// However little an event grants, each one gets on: nothing is spent before that which then is too much.
+#[test]
+fn jobs_come_to_their_end_by_any_grant() {
+    for (failing, size) in [0, 1]
+        .into_iter()
+        .flat_map(|failing| [1, 2_000, 6_000, 9_000, 11_920].map(|size| (failing, size)))
+    {
+        let (mut world, mut store) = with_objects(40);
+        let pages = (0..40)
+            .flat_map(|number| promised(&mut store, &mut world, number, 10))
+            .collect();
+        store
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .expect("idle");
+        most_of(&mut store, &mut world);
+        (0..10).for_each(|number| store.delete_object(record(number, 0).base).expect("room"));
+        for number in 10..40 {
+            let base = record(number, 0).base;
+            store.discard_pages(base, 0, 8, &[]).expect("room");
+            store.set_page_flags(base, 60, PageFlags::READ).expect("room");
+        }
+        store
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+            .expect("idle");
+        (40..60).for_each(|number| store.put_object(&record(number, 64)).expect("room"));
+        store
+            .sync_begin(&mut world, Vec::new(), &[record(50, 0).base])
+            .expect("heap");
+        world.world.disk.set_failing(failing);
+        let mut grants = 0;
+        while !store.is_idle() {
+            let mut budget = Budget::of(size);
+            while store.poll_within(&mut world, &mut budget).is_some() {}
+            if !store.is_stopped() {
+                world.world.step();
+            }
+            grants += 1;
+            assert!(grants < 20_000, "failing {failing}: grants of {size} do not get on");
+        }
+    }
+}
+
 /// The pages of a failed checkpoint are promised their room again as they are taken back, not before, and no room is lost meanwhile.
 #[test]
 fn promises_of_a_failed_checkpoint_come_back_page_by_page() {

@@ -29,11 +29,13 @@ use crate::{
     pages::pager::{store_frame, to_flags},
 };
 
-/// Pages that are frozen, or let go, in one piece. One costs some 800 instructions with its entry in the lists.
+/// Pages that are frozen, or let go, in one piece, at most.
 pub const PIECE_PAGES: usize = 16;
 /// The cost of freezing a page, and of letting one go, in instructions, roughly.
-const COST_FREEZE: u64 = 800;
+const COST_FREEZE: u64 = 1_000;
 pub(crate) const COST_LET_GO: u64 = 400;
+/// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
+const COST_BEGIN: u64 = 1_500;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// How far a piece looks for the next dirty page.
@@ -130,11 +132,12 @@ impl Server {
 
     /// All is frozen: this is the moment that the checkpoint holds.
     fn freeze_done<W: World>(&mut self, world: &mut W, freezing: Freezing) {
-        if !self.store.is_ready() {
-            // A sync that failed is being undone.
+        // A sync that failed may have to be undone first.
+        if !self.store.is_ready() || !self.budget.allows(COST_BEGIN) {
             self.checkpoint.freezing = Some(freezing);
             return;
         }
+        self.budget.spend(COST_BEGIN);
         let number = freezing.number;
         self.store.raise_high_water(self.addresses.mark());
         let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
