@@ -112,6 +112,46 @@ fn what_a_program_leaves_in_memory_is_the_next_ones() {
     }
 }
 
+/// Many small objects lie about, each with a page and a page table: no event takes more than some of them back.
+#[test]
+fn what_many_programs_left_is_taken_back_in_pieces() {
+    /// Frames that one event takes back at most: two an object.
+    const PIECE: u64 = 48;
+    let mut rig = Rig::new(81, 8000, 20_000);
+    let programs = programs(&mut rig);
+    let first = rig.actor_in(programs, UNLIMITED);
+    for _ in 0..SLOTS {
+        let (base, _) = rig.call(first, Call::ObjCreate, &[PAGE, 7]).unwrap();
+        rig.call(first, Call::KeepObject, &[base]).unwrap();
+        assert!(fault(&mut rig, first, base, Access::Write));
+    }
+    rig.checkpoint().unwrap();
+    ends(&mut rig, first);
+    let next = rig.actor_in(programs, UNLIMITED);
+    let (base, _) = rig.call(next, Call::ObjCreate, &[SLOTS * SLOT, 7]).unwrap();
+    let (mut all, mut most) = (0, 0);
+    for slot in 0..SLOTS {
+        rig.world.kernel.enter_space(next.space);
+        let fault = Event::Fault {
+            thread: next.thread,
+            address: base + slot * SLOT,
+            access: Access::Read,
+        };
+        for event in [fault, Event::Poll].into_iter().cycle() {
+            let before = rig.world.kernel.frames().free();
+            let outcome = rig.server.handle(&mut rig.world, event);
+            let taken = rig.world.kernel.frames().free().saturating_sub(before);
+            (all, most) = (all + taken, most.max(taken));
+            if matches!(event, Event::Fault { .. }) && outcome == Outcome::Resume {
+                break;
+            }
+        }
+    }
+    assert!(all >= SLOTS, "only {all} frames were taken back");
+    assert!(most < PIECE, "{most} frames in one event");
+    rig.check();
+}
+
 /// A program whose object is in use keeps it, and is refused alone.
 #[test]
 fn what_is_in_use_stays() {
