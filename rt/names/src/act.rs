@@ -94,11 +94,13 @@ pub trait System {
 pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
     finish_deletions(system)?;
     let unborn = insert(system, entry, Mark::Unborn)?;
-    if !system.is_there(entry.capability.address) {
+    let left = if system.is_there(entry.capability.address) {
+        Ok(())
+    } else {
         // Those of objects that were here before.
-        system.leave(entry.capability.address)?;
-    }
-    let kept = system.enter(entry.capability).and_then(|()| {
+        system.leave(entry.capability.address)
+    };
+    let kept = left.and_then(|()| system.enter(entry.capability)).and_then(|()| {
         let kept = system.keep(unborn.capability.address);
         if kept.is_err() {
             system.leave(unborn.capability.address)?;
@@ -232,8 +234,9 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
     }
 }
 
-/// Settles a marked entry if its name is to stay; if not, the object goes that has to go with it. An object that the caller has by another capability
-/// alone stays, and this one is not entered.
+/// Settles a marked entry if its name is to stay. An object goes only if its deletion had begun: one whose publisher was ended may have got its
+/// name from somebody else meanwhile, here or in another directory. An object that the caller has by another capability alone stays, and this one
+/// is not entered.
 fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error> {
     let address = marked.capability.address;
     let is_own = system.is_own(marked.capability);
@@ -249,15 +252,8 @@ fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error>
         stays = !left && directory.settle(marked);
         Ok(())
     })?;
-    if !is_own {
-        return Ok(stays);
-    }
-    if stays {
+    if is_own && stays {
         system.enter(marked.capability)?;
-    } else if marked.mark == Mark::Unborn {
-        // Its name was given to something else meanwhile.
-        system.delete(address)?;
-        system.leave(address)?;
     }
     Ok(stays)
 }

@@ -414,8 +414,68 @@ fn a_name_that_was_given_again_stays_the_new_ones() {
         model.now.clist.insert((0x2000, 0x2001));
         assert_eq!(recover(&mut model), Ok(1));
         assert_eq!(model.names()["a"], 0x2000);
-        assert_eq!(model.now.objects.len(), 1, "{mark:?}");
+        // Somebody asked for the deletion of the doomed one; the other one may have a name elsewhere.
+        let stays = mark == Mark::Unborn;
+        assert_eq!(model.now.objects.contains_key(&0x1000), stays, "{mark:?}");
+        assert!(model.now.objects.contains_key(&0x2000), "{mark:?}");
     }
+}
+
+/// Starts the model again from its disk, behind a checkpoint, and recovers it.
+fn started(model: &mut Model) -> Model {
+    model.take_all();
+    let mut after = Model::restart(model.stable.clone(), u32::MAX);
+    recover(&mut after).unwrap();
+    after
+}
+
+/// A publisher was ended behind any of its steps. Its object gets the same name from another one, or a name in another directory, while its own name
+/// there goes to something else. No start destroys it.
+#[test]
+fn an_object_whose_publisher_was_ended_is_published_by_another_one() {
+    for cut in 1..4 {
+        let ended = || {
+            let mut model = Model::new(u32::MAX, cut);
+            model.now.objects.insert(0x1000, false);
+            assert_eq!(publish(&mut model, &entry("a", 0x1000)), Err(Failed::Power), "{cut}");
+            model.cut = u32::MAX;
+            model
+        };
+        let mut model = ended();
+        publish(&mut model, &entry("a", 0x1000)).unwrap();
+        let after = started(&mut model);
+        assert_eq!(after.names(), BTreeMap::from([("a".to_owned(), 0x1000)]), "{cut}");
+        assert!(after.now.objects.contains_key(&0x1000), "{cut}");
+
+        let mut model = ended();
+        let here = model.now.directory.clone();
+        Directory::format(&mut model.now.directory).unwrap();
+        publish(&mut model, &entry("elsewhere", 0x1000)).unwrap();
+        model.now.directory = here;
+        model.now.objects.insert(0x2000, false);
+        publish(&mut model, &entry("a", 0x2000)).unwrap();
+        let after = started(&mut model);
+        assert_eq!(after.names(), BTreeMap::from([("a".to_owned(), 0x2000)]), "{cut}");
+        assert_eq!(after.now.objects.len(), 2, "{cut}");
+        let capabilities = BTreeSet::from([(0x1000, 0x1001), (0x2000, 0x2001)]);
+        assert_eq!(after.now.clist, capabilities, "{cut}");
+    }
+}
+
+/// A program that may not write the root Clist is refused, and nothing of its attempt stays: its parent publishes the object for it.
+#[test]
+fn a_refused_publication_leaves_nothing() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    model.now.objects.insert(0x1000, false);
+    model.is_stranger = true;
+    assert_eq!(publish(&mut model, &entry("a", 0x1000)), Err(Failed::Refused));
+    let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+    assert_eq!(view.marked(0).count(), 0);
+    model.is_stranger = false;
+    publish(&mut model, &entry("a", 0x1000)).unwrap();
+    let after = started(&mut model);
+    assert_eq!(after.names(), BTreeMap::from([("a".to_owned(), 0x1000)]));
+    assert!(after.now.objects.contains_key(&0x1000));
 }
 
 /// Two names, of which the deletion of `a` was cut off after so many steps, and what became of it.
