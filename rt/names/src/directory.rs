@@ -445,9 +445,20 @@ fn set_kind(bytes: &mut [u8], index: usize, kind: u8) {
     }
 }
 
-fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
+// Entries that were read: what an act costs.
+#[cfg(test)]
+std::thread_local!(pub(crate) static READ: core::cell::Cell<u64> = const { core::cell::Cell::new(0) });
+
+/// The bytes of an entry.
+fn place(bytes: &[u8], index: usize) -> Option<&[u8]> {
+    #[cfg(test)]
+    READ.set(READ.get() + 1);
     let at = ENTRY_BYTES * (index + 1);
-    entry_of(bytes.get(at..at + ENTRY_BYTES)?)
+    bytes.get(at..at + ENTRY_BYTES)
+}
+
+fn entry(bytes: &[u8], index: usize) -> Option<Entry<'_>> {
+    entry_of(place(bytes, index)?)
 }
 
 /// The entry in these bytes, if it is in use, makes sense and is not hidden: for readers who copy one entry after the other.
@@ -478,8 +489,7 @@ fn entry_of(place: &[u8]) -> Option<Entry<'_>> {
 
 /// Whether the entry at `index` is in use and bears `name`. Compares bytes before it decodes.
 fn is_named(bytes: &[u8], index: usize, name: &str) -> bool {
-    let at = ENTRY_BYTES * (index + 1);
-    let Some(place) = bytes.get(at..at + ENTRY_BYTES) else {
+    let Some(place) = place(bytes, index) else {
         return false;
     };
     if place.get(KIND_AT) == Some(&FREE)

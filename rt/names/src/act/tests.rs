@@ -678,3 +678,24 @@ fn an_act_finishes_some_deletions_of_others() {
     publish(&mut model, &entry("more", 0x10)).unwrap();
     assert!(model.steps < 200, "{} steps", model.steps);
 }
+
+/// Every name is young until the next cut. A start looks at each of them a few times, however many there are.
+#[test]
+fn a_start_reads_young_names_in_one_pass() {
+    const NAMES: u64 = 3000;
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    model.now.directory = vec![0; ENTRY_BYTES * (NAMES as usize + 1)];
+    let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
+    for number in 1..=NAMES {
+        let (name, address) = (format!("{number}"), number * 0x1000);
+        directory.insert_marked(&entry(&name, address), Mark::Young).unwrap();
+        model.now.objects.insert(address, true);
+        model.now.clist.insert((address, address + 1));
+    }
+    let before = crate::directory::READ.get();
+    assert_eq!(recover(&mut model), Ok(0));
+    let read = crate::directory::READ.get() - before;
+    assert!(read <= 4 * NAMES, "{read} entries are read for {NAMES} names");
+    let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+    assert_eq!((view.count() as u64, view.marked(0).count()), (NAMES, 0));
+}

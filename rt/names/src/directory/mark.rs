@@ -170,12 +170,13 @@ impl Directory<'_> {
         }
     }
 
-    /// Lets a hidden entry be seen, unless another one bears its name meanwhile; tells whether it is seen now.
+    /// Lets an entry be seen, unless it is hidden and another one bears its name meanwhile; tells whether it is seen now. Cost: of a hidden one, a
+    /// look at all others. Of two that are seen the first counts anyway, and the next change of that name frees the rest.
     pub fn settle(&mut self, marked: &Marked) -> bool {
         let Some(found) = entry(self.bytes, marked.index).filter(|found| found.capability == marked.capability) else {
             return false;
         };
-        let shadowed = self.shadows(found.name, marked.index);
+        let shadowed = marked.mark.is_hidden() && self.shadows(found.name, marked.index);
         if !shadowed {
             set(self.bytes, marked.index, Mark::Settled);
         }
