@@ -246,7 +246,13 @@ fn a_call_does_not_go_on_with_another_object() {
         let (next, _) = rig.call(actor, Call::ObjCreate, &[500 * PAGE, 78]).unwrap();
         assert_eq!(next, base);
         let result = (0..1000).find_map(|_| rig.begin(other, call, &[base, more], Resumed::Woken));
-        assert_eq!(result, Some(Err(Error::BadAddress)), "{call:?}");
+        // A resize has taken effect with its first piece.
+        let answer = if call == Call::ObjResize {
+            Ok((0, 0))
+        } else {
+            Err(Error::BadAddress)
+        };
+        assert_eq!(result, Some(answer), "{call:?}");
         let id = rig.server.objects.find(next).expect("it is there still");
         let object = rig.server.objects.get(id);
         assert!(!object.is_persistent() && object.record.pages == 500);

@@ -134,7 +134,7 @@ impl Server {
         let window = slot_of(FIRST_FREE)..slot_of(OBJECTS_END);
         let active = || self.objects.iter().map(|(_, object)| object);
         for object in active() {
-            let ends = [object.first_slot(), object.first_slot() + object.slot_count() - 1];
+            let ends = [object.first_slot(), slot_of(object.reach() - 1)];
             let free = ends
                 .iter()
                 .any(|slot| window.contains(slot) && self.addresses.is_free(*slot));
@@ -222,7 +222,7 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
         let start = (object.first_slot() + number) * SLOT;
         leaves += 1;
         ensure(
-            number < object.slot_count(),
+            start < object.reach(),
             "a page table behind the end of its object",
             start,
         )?;
@@ -243,7 +243,11 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
             )?;
             if let Some(entry) = entry {
                 resident += 1;
-                ensure(object.holds(address), "a page outside of its object", address)?;
+                ensure(
+                    (object.base()..object.reach()).contains(&address),
+                    "a page outside of its object",
+                    address,
+                )?;
                 check_page(world, object, entry, slot.dirty.has(index), address)?;
             }
         }

@@ -2,26 +2,23 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT, pages_for, system_objects},
-    call::arguments::{ObjCreate, ObjDelete, ObjInfo, ObjResize, ObjRetire},
+    address::{PAGE, pages_for, system_objects},
+    call::arguments::{ObjCreate, ObjDelete, ObjInfo, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::{SpaceId, ThreadId};
 use store::DeleteError;
 
 use crate::{
-    Answer, Server, Step, Stop, World,
-    accounts::{AccountId, Resource},
+    Answer, Server, Stop, World,
+    accounts::AccountId,
     containers::push,
-    directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::creation::{AddressesOf, Kind},
-    directory::object::{ENDS, ObjectId, slots_for},
+    directory::object::{ENDS, ObjectId},
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
     lives::work::{Piece, Work},
-    pages::release::Remembered,
-    pages::slots::Slots,
     protection::capability::password_or_random,
     protection::withdraw::CalleesOf,
 };
@@ -100,6 +97,7 @@ impl Server {
             Err(_) => Some(at),
             // The disk may have to show these pages again, so they stay until the store has deleted the object.
             Ok(()) if persistent => None,
+            Ok(()) if !self.cut_piece(world, id) => Some(at),
             Ok(()) => self.dismantle(world, id, &(base..end), at),
         };
         if let Some(at) = left {
@@ -149,6 +147,7 @@ impl Server {
         let whole = base..object.end();
         if !self.budget.spend(COST_OBJECT)
             || !self.withdraw_all_but_few(world, id)
+            || !self.cut_piece(world, id)
             || self.dismantle(world, id, &whole, base).is_some()
         {
             return false;
@@ -208,179 +207,6 @@ impl Server {
         self.objects.get_mut(id).home = self.domains.serial(to);
         self.withdraw(world, id);
         Ok(())
-    }
-
-    // ---- size -------------------------------------------------------------------------------------
-
-    /// `ObjResize`: address, bytes.
-    pub(crate) fn obj_resize(&mut self, world: &mut impl World, caller: Caller, arguments: ObjResize) -> Answer {
-        let ObjResize { address, bytes } = arguments;
-        let pages = pages_for(bytes).filter(|&pages| pages > 0).ok_or(Error::BadArgument)?;
-        let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
-        let before = self.objects.get(id).record.pages;
-        if pages > before {
-            self.grow(world, id, pages)?;
-        } else if pages < before {
-            let object = self.objects.get(id);
-            let gone = object.address_of(pages)..object.end();
-            let serial = object.serial;
-            let at = match self.threads.record(caller.thread).continuation {
-                Continuation::Resize { serial: begun, at } if begun == serial => at,
-                Continuation::Resize { .. } => return Err(Error::BadAddress.into()),
-                _ => 0,
-            };
-            // Those who go on using the rest find it again.
-            let has_tables = object.slots.next_with_leaf(slots_for(object.base(), pages)).is_some();
-            let left = if has_tables && !self.withdraw_from_most(world, id) {
-                Some(at)
-            } else {
-                self.dismantle(world, id, &gone, at)
-            };
-            if let Some(at) = left {
-                self.threads.record(caller.thread).continuation = Continuation::Resize { serial, at };
-                return Err(Stop::Again);
-            }
-            self.shrink(world, id, pages)?;
-        }
-        Ok((0, 0))
-    }
-
-    /// A piece of forgetting the slots that were cut off an object.
-    pub(crate) fn slots_piece(&mut self, base: u64, serial: u64) -> Piece {
-        let id = self.objects.find_serial(base, serial);
-        if id.is_none_or(|id| self.forget_slots(id, self.objects.get(id).slot_count())) {
-            Piece::Done
-        } else {
-            Piece::More
-        }
-    }
-
-    fn grow(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
-        let object = self.objects.get(id);
-        if pages > OBJECT_SLOTS_MAX * (SLOT / PAGE) {
-            return Err(Error::CannotGrow.into());
-        }
-        let (first, count) = (object.first_slot(), object.slot_count());
-        let wanted = slots_for(object.base(), pages);
-        if wanted > OBJECT_SLOTS_MAX {
-            return Err(Error::CannotGrow.into());
-        }
-        self.enough_heap(world)?;
-        let more = wanted - count;
-        if !self.forget_slots(id, count) {
-            return Err(Stop::Again);
-        }
-        while more > 0 && self.addresses.settle_one() {
-            if !self.budget.spend(COST_SETTLE) {
-                return Err(Stop::Again);
-            }
-        }
-        if more > 0 && !self.addresses.extend(first + count, more) {
-            return Err(Error::CannotGrow.into());
-        }
-        let charged = self.charge_slots(id, more);
-        let changed = charged.and_then(|()| {
-            self.change_pages(world, id, pages)
-                .inspect_err(|_| self.refund_slots(id, more))
-        });
-        if let Err(error) = changed {
-            if more > 0 {
-                self.addresses.give_back(first + count, more);
-            }
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
-    /// Charges slots by which an object grows. Those of a kept object count twice ([`Resource::Kept`]).
-    fn charge_slots(&mut self, id: ObjectId, more: u64) -> Result<(), Error> {
-        if more > 0 {
-            self.programs_take_over(id)?;
-        }
-        let object = self.objects.get(id);
-        let payer = object.account;
-        self.ledger.take(payer, Resource::Slots, more)?;
-        if object.is_persistent() {
-            let kept = self.ledger.take(payer, Resource::Kept, more);
-            return kept.inspect_err(|_| self.ledger.give(payer, Resource::Slots, more));
-        }
-        Ok(())
-    }
-
-    /// Takes that back.
-    fn refund_slots(&mut self, id: ObjectId, count: u64) {
-        let object = self.objects.get(id);
-        self.ledger.give(object.account, Resource::Slots, count);
-        if object.is_persistent() {
-            self.ledger.give(object.account, Resource::Kept, count);
-        }
-    }
-
-    fn shrink(&mut self, world: &mut impl World, id: ObjectId, pages: u64) -> Step<()> {
-        let object = self.objects.get(id);
-        let (end, first, count) = (object.end(), object.first_slot(), object.slot_count());
-        let new_end = object.address_of(pages);
-        let left = slots_for(object.base(), pages);
-        let persistent = object.is_persistent();
-        let (base, serial) = (object.base(), object.serial);
-        // The record first: what follows cannot fail.
-        self.change_pages(world, id, pages)?;
-        if !self.objects.get(id).record.pdx.is_empty() {
-            // An entry point may have gone.
-            self.calls_into_stale(world, base);
-        }
-        self.drop_pages(world, id, new_end, end, Remembered::Perhaps);
-        self.drop_leaves(world, id, &(left..u64::MAX));
-        self.blocks_gone(id, pages, Slots::whole_chunks(left) * PAGES_PER_SLOT);
-        self.semaphores_gone(world, new_end, end);
-        if left < count {
-            // The records of these slots go behind the call.
-            let _ = self.goes_on(world, Work::Slots(base, serial), true);
-            self.refund_slots(id, count - left);
-            if persistent {
-                self.checkpoint.hold_addresses(first + left, count - left);
-            } else {
-                self.addresses.give_back(first + left, count - left);
-            }
-        }
-        Ok(())
-    }
-
-    /// Changes the length in the record, the object table and the slot map.
-    fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
-        let now = world.boot_time_ns().saturating_add(world.now_ns());
-        let before = self.objects.get(id).record.pages;
-        // The slots first, for what the row says counts: more of them can be taken back, and for fewer all is prepared.
-        if pages > before {
-            self.objects.set_pages(id, pages, &mut self.ledger)?;
-        } else {
-            self.objects.expect_fewer_pages(id, pages, &mut self.ledger)?;
-        }
-        if self.objects.get(id).is_persistent() {
-            if let Err(error) = self.change_row(id, pages, now) {
-                self.objects.set_pages(id, before, &mut self.ledger)?;
-                return Err(error);
-            }
-            self.note_row_change(id);
-        }
-        self.objects.set_pages(id, pages, &mut self.ledger)?;
-        let object = self.objects.get_mut(id);
-        object.record.modified_ns = now;
-        cut_entries(&mut object.record);
-        object.absent_limits.retain_mut(|range| {
-            range.end = range.end.min(pages);
-            range.first < range.end
-        });
-        Ok(())
-    }
-
-    /// Writes the row of an object that has so many pages from now on.
-    fn change_row(&mut self, id: ObjectId, pages: u64, now: u64) -> Result<(), Error> {
-        let mut record = self.objects.get(id).record.copy()?;
-        record.pages = pages;
-        record.modified_ns = now;
-        cut_entries(&mut record);
-        self.put_record(&record)
     }
 
     // ---- description ------------------------------------------------------------------------------
@@ -448,14 +274,6 @@ impl Server {
     /// The report on an object that is not active.
     pub(crate) fn stored_info(record: &store::ObjectRecord) -> ObjectInfo {
         info_of(record, Rights::NONE, 0)
-    }
-}
-
-/// Takes entry points that the object no longer has out of its record: they must not come back when it grows again.
-fn cut_entries(record: &mut store::ObjectRecord) {
-    let end = record.base + record.pages * PAGE;
-    for pdx in &mut record.pdx {
-        pdx.entries.retain(|&entry| entry < end);
     }
 }
 

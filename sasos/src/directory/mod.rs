@@ -6,4 +6,5 @@ pub mod lifecycle;
 pub(crate) mod lists;
 pub mod names;
 pub mod object;
+mod resize;
 mod slot_map;

@@ -25,6 +25,7 @@ use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::lists::{KINDS, Kind, Neighbours, ObjectList},
+    directory::resize::Cut,
     directory::slot_map::SlotMap,
     lives::task::TaskId,
     pages::slots::Slots,
@@ -98,6 +99,8 @@ pub struct Object {
     pub(crate) called: bool,
     /// The thread that deletes it, or [`ENDS`].
     pub(crate) closed_by: ThreadId,
+    /// What it has behind its end, for some time, if it was cut short.
+    pub(crate) cut: Option<Cut>,
     /// Pages in memory.
     pub resident: u64,
     /// Pages that were changed since they last went to the disk.
@@ -182,6 +185,7 @@ impl Object {
             epoch: 0,
             called: false,
             closed_by: ThreadId(0),
+            cut: None,
             resident: 0,
             dirty: 0,
             owner: None,
@@ -215,6 +219,17 @@ impl Object {
     #[inline]
     pub fn end(&self) -> u64 {
         self.record.base + self.record.pages * PAGE
+    }
+
+    /// One past the last address where it may have something.
+    pub(crate) fn reach(&self) -> u64 {
+        self.cut.map_or(self.end(), |cut| cut.end)
+    }
+
+    /// Domains that may link its page tables from a slot on.
+    pub(crate) fn linkers(&self, slot: u64) -> u32 {
+        let withdrawn = self.cut.is_some_and(|cut| cut.withdrawn.is_some()) && slot >= self.slot_count();
+        if withdrawn { 0 } else { self.nodes.len() }
     }
 
     /// Whether the address is inside.

@@ -110,11 +110,11 @@ impl SlotMap {
         // Only the first and the last stretch can be parted.
         let mut parted = false;
         if !first.is_multiple_of(REACH) || end < (head + 1) * REACH {
-            parted = self.part(head, payer, ledger)?;
+            parted = self.part_paid(head, payer, ledger)?;
         }
         if tail != head
             && !end.is_multiple_of(REACH)
-            && let Err(error) = self.part(tail, payer, ledger)
+            && let Err(error) = self.part_paid(tail, payer, ledger)
         {
             if parted {
                 let before = self.get(head * REACH).unwrap_or(NONE);
@@ -130,15 +130,18 @@ impl SlotMap {
         Ok(())
     }
 
-    /// Sees to it that slots from this one on can be given to nobody without memory: the stretch that this parts has a table.
+    /// Sees to it that slots from this one on can be given to nobody without memory: the stretch that this parts has a table. The account
+    /// gets back more with the slots, so its limit does not matter.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], [`Error::LimitReached`].
+    /// [`Error::NoMemory`].
     pub(crate) fn expect_end(&mut self, slot: u64, payer: AccountId, ledger: &mut Ledger) -> Result<(), Error> {
         if slot.is_multiple_of(REACH) {
             return Ok(());
         }
-        self.part(slot / REACH, payer, ledger)?;
+        if self.part(slot / REACH, payer)? {
+            ledger.force(payer, Resource::Bytes, TABLE_BYTES);
+        }
         Ok(())
     }
 
@@ -148,13 +151,23 @@ impl SlotMap {
     }
 
     /// Gives a stretch a table of its own; tells whether it had none.
-    fn part(&mut self, stretch: u64, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
+    fn part_paid(&mut self, stretch: u64, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
+        let entry = self.stretches.get(stretch as usize).ok_or(Error::BadAddress)?;
+        if *entry & TABLE != 0 {
+            return Ok(false);
+        }
+        ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
+        let parted = self.part(stretch, payer);
+        parted.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))
+    }
+
+    /// The same, before it is paid for.
+    fn part(&mut self, stretch: u64, payer: AccountId) -> Result<bool, Error> {
         let entry = self.stretches.get_mut(stretch as usize).ok_or(Error::BadAddress)?;
         if *entry & TABLE != 0 {
             return Ok(false);
         }
         let owner = *entry;
-        ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
         let spare = self.spare.take_if(|_| owner == NONE);
         let make = || match spare {
             Some(table) => Ok(table),
@@ -164,8 +177,7 @@ impl SlotMap {
                 payer,
             }),
         };
-        let made = self.tables.vacant().and_then(|number| Ok((number, make()?)));
-        let (number, mut table) = made.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+        let (number, mut table) = self.tables.vacant().and_then(|number| Ok((number, make()?)))?;
         table.payer = payer;
         self.tables.put(number, table);
         *entry = TABLE | number;

@@ -107,6 +107,11 @@ impl Server {
                 left -= 1;
                 continue;
             }
+            // Dirty pages behind the end are nobody's content.
+            if self.objects.get(id).cut.is_some() {
+                self.cut_piece(world, id);
+                break;
+            }
             let object = self.objects.get_mut(id);
             object.checkpoint = freezing.number;
             let (base, end) = (object.base(), object.end());

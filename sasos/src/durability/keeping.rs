@@ -49,7 +49,11 @@ impl Server {
         if object.is_persistent() {
             return Ok((0, 0));
         }
-        let own = object.serial;
+        // Its rest is that of a transient object.
+        if !self.cut_piece(world, id) {
+            return Err(Stop::Again);
+        }
+        let own = self.objects.get(id).serial;
         let (mut at, failed) = match self.threads.record(caller.thread).continuation {
             Continuation::Keep { serial, at } if serial == own => (at, None),
             Continuation::KeepFails { serial, at, error } if serial == own => (at, Some(error)),

@@ -31,12 +31,12 @@ pub enum Continuation {
         /// The address up to which it is emptied.
         at: u64,
     },
-    /// `ObjResize`: the end of an object is emptied.
-    Resize {
-        /// The serial number of the object.
+    /// `ObjResize` has cut an object short: what it has behind its end goes.
+    Cut {
+        /// Its base.
+        base: u64,
+        /// Its serial number.
         serial: u64,
-        /// The address up to which that is done.
-        at: u64,
     },
     /// `ObjPasswd`, `ObjCrePdx`: the list of passwords has changed, and everybody loses the object.
     Revoke {
@@ -136,7 +136,7 @@ pub enum Continuation {
 impl Continuation {
     /// Whether the call has done all it does, and only its result is waited for.
     pub(crate) const fn has_taken_effect(&self) -> bool {
-        matches!(self, Self::Durable { .. } | Self::Checkpoint(_))
+        matches!(self, Self::Durable { .. } | Self::Checkpoint(_) | Self::Cut { .. })
     }
 
     /// Whether the call may be begun anew after a power cut instead of being gone on with: it has changed nothing that is not derived.
@@ -151,7 +151,7 @@ impl Continuation {
             | Self::ChildLooks { .. } => true,
             Self::Durable { .. }
             | Self::Delete { .. }
-            | Self::Resize { .. }
+            | Self::Cut { .. }
             | Self::Revoke { .. }
             | Self::Clone { .. }
             | Self::CloneFails { .. }

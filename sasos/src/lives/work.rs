@@ -50,8 +50,8 @@ pub(crate) enum Work {
     Callee(Leaving),
     /// An object is taken away from the domains that have it, and its callees close.
     Withdrawal(Withdrawal, CalleesOf),
-    /// The object with that base and serial number was cut short, and what is known of the slots behind its end is forgotten.
-    Slots(u64, u64),
+    /// The object with that base and serial number was cut short, and what it has behind its end is dropped.
+    Cut(u64, u64),
     /// The object with that base and serial number is deleted, and what it has is dropped.
     Object(u64, u64),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
@@ -119,7 +119,10 @@ impl WorkList {
     }
 
     /// Room for one more item, and all that were promised.
-    fn reserve(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn reserve(&mut self) -> Result<(), Error> {
         self.items.reserve(self.items.count() + self.promised + 1)
     }
 
@@ -184,7 +187,7 @@ impl Server {
             Work::Task(task) => self.task_piece(world, task),
             Work::Callee(leaving) => self.callee_piece(world, leaving),
             Work::Withdrawal(withdrawal, callees) => self.withdrawal_piece(world, withdrawal, callees),
-            Work::Slots(base, serial) => self.slots_piece(base, serial),
+            Work::Cut(base, serial) => self.cut_of(world, base, serial),
             Work::Object(base, serial) => self.object_piece(world, base, serial),
             Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
             Work::Idle => self.idle_piece(world),

@@ -1,10 +1,5 @@
-//! Emptying an object, or its end, in pieces: a transient one before it is deleted or cut short, a kept one before it is cut short or after the
-//! store has deleted it.
-//!
-//! Parts dropped here would be dropped by the call in any case, or can be read again: semaphores, page tables, pages of a transient object,
-//! and those of a persistent one that the disk has. So a call that fails in a later piece leaves the content of a persistent object as it was;
-//! otherwise what its owner has asked to drop may be gone. The rest (dirty pages behind a cut, what came back meanwhile) goes in one piece when the
-//! call takes effect.
+//! Emptying an object in pieces, before it ends in memory, or what it has behind its end when it was cut short. Its content is nobody's by then: the
+//! store has deleted a kept object, or made it shorter. A transient one that is deleted loses its content with the first piece.
 
 use core::ops::Range;
 
@@ -21,14 +16,14 @@ use crate::{
     pages::release::Remembered,
 };
 
-/// The cost of dropping a page of a transient object, in instructions, roughly.
+/// The cost of dropping a page of an object, in instructions, roughly.
 const COST_PAGE: u64 = 550;
 /// The same where nobody remembers it.
 const COST_FORGOTTEN: u64 = 160;
 /// The further cost where the store may take a promise of space back.
 const COST_UNPROMISED: u64 = 290;
-/// The cost of a page of a persistent object, whose pages are looked at and dropped one by one.
-const COST_CLEAN: u64 = 1100;
+/// The cost of a page of a persistent object that is clean, where pages are looked at and dropped one by one.
+pub(crate) const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
 const COST_TABLE: u64 = 500;
 /// The same of a link to one, for each domain that may have it.
@@ -57,8 +52,7 @@ impl Server {
             self.budget.spend(whole);
             return (!self.semaphores_go(world, range.clone())).then_some(at);
         }
-        let (end, cost) = piece_of(object, at, range.end, self.budget);
-        let keeps_content = object.is_persistent() && !object.ends();
+        let (end, cost) = piece_of(object, cost_of_page(object), at, range.end, self.budget);
         let first = object.first_slot();
         // Tables of slots that stay in part stay.
         let whole = if range.start == object.base() {
@@ -71,25 +65,18 @@ impl Server {
         // The records of a sparse object's slots go here, and therefore all of its tables before.
         if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
-            if keeps_content {
-                self.drop_clean(world, id, at, end);
+            let remembered = if object.has_holders() {
+                Remembered::Perhaps
             } else {
-                let remembered = if object.has_holders() {
-                    Remembered::Perhaps
-                } else {
-                    Remembered::No
-                };
-                self.drop_pages(world, id, at, end, remembered);
-            }
+                Remembered::No
+            };
+            self.drop_pages(world, id, at, end, remembered);
             self.drop_leaves(world, id, &slots);
         }
         if !fits {
             return Some(end);
         }
-        // Blocks of a kept object are charged until the call takes effect.
-        let done = self.semaphores_go(world, range.clone())
-            && self.unprepare(id)
-            && (keeps_content || self.forget_slots(id, whole));
+        let done = self.semaphores_go(world, range.clone()) && self.unprepare(id) && self.forget_slots(id, whole);
         (!done).then_some(at)
     }
 
@@ -115,8 +102,7 @@ impl Server {
 }
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
-pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u64, u64) {
-    let (cost_page, cost_table) = (cost_of_page(object), cost_of_table(object));
+pub(crate) fn piece_of(object: &Object, cost_page: u64, at: u64, to: u64, budget: Budget) -> (u64, u64) {
     let whole = cost_of_all(object, cost_page);
     if budget.has(whole) {
         return (to, whole);
@@ -133,7 +119,7 @@ pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u6
         if let Some(address) = address.filter(|&address| address < to) {
             (end, cost) = (address + PAGE, cost + cost_page);
         } else {
-            (end, cost) = ((start + SLOT).min(to), cost + cost_table);
+            (end, cost) = ((start + SLOT).min(to), cost + cost_of_table(object, number));
         }
     }
     (end, cost)
@@ -142,22 +128,22 @@ pub(crate) fn piece_of(object: &Object, at: u64, to: u64, budget: Budget) -> (u6
 /// The cost of dropping a page of an object.
 #[inline]
 fn cost_of_page(object: &Object) -> u64 {
-    let cost = match object.is_persistent() && !object.ends() {
-        true => COST_CLEAN,
-        false if object.has_holders() => COST_PAGE,
-        false => COST_FORGOTTEN,
+    let cost = if object.has_holders() {
+        COST_PAGE
+    } else {
+        COST_FORGOTTEN
     };
     cost + if object.blocks > 0 { COST_UNPROMISED } else { 0 }
 }
 
-/// The same of a page table.
+/// The same of the page table of a slot.
 #[inline]
-fn cost_of_table(object: &Object) -> u64 {
-    COST_TABLE + COST_LINK * u64::from(object.nodes.len())
+fn cost_of_table(object: &Object, slot: u64) -> u64 {
+    COST_TABLE + COST_LINK * u64::from(object.linkers(slot))
 }
 
 /// The same of all that an object has.
 #[inline]
 fn cost_of_all(object: &Object, cost_page: u64) -> u64 {
-    object.resident * cost_page + object.leaves * cost_of_table(object)
+    object.resident * cost_page + object.leaves * cost_of_table(object, 0)
 }

@@ -11,7 +11,10 @@ use crate::{
     directory::creation::heap_reserve,
     directory::object::ObjectId,
     lives::work::Piece,
-    pages::{dismantle::piece_of, pager::FRAME_RESERVE},
+    pages::{
+        dismantle::{COST_CLEAN, piece_of},
+        pager::FRAME_RESERVE,
+    },
 };
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
@@ -128,7 +131,7 @@ impl Server {
         }
         let at = self.pager.idle.at.max(object.base());
         if at < object.end() {
-            let (end, cost) = piece_of(object, at, object.end(), self.budget);
+            let (end, cost) = piece_of(object, COST_CLEAN, at, object.end(), self.budget);
             let slots = slot_of(at) - object.first_slot()..slot_of(end - 1) - object.first_slot() + 1;
             let fits = self.budget.has(cost);
             self.budget.spend(cost);

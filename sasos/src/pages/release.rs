@@ -138,7 +138,7 @@ impl Server {
             // Nobody can have linked anything, so nobody is looked at.
             return;
         }
-        if self.objects.get(id).has_holders() {
+        if self.objects.get(id).linkers(slots.start) > 0 {
             self.unlink_everywhere(world, id, slots);
         }
         let object = self.objects.get_mut(id);

@@ -32,7 +32,7 @@ const COST_LEAF: u64 = 110;
 const COST_NODE: u64 = 250;
 const COST_VACANT: u64 = 8;
 /// Domains from which an object that ends is taken in one piece.
-const FEW: u32 = 4;
+pub(crate) const FEW: u32 = 4;
 
 /// A withdrawal that is not over.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Takes an object away from all domains but a few, as far as the budget reaches; tells whether that was done.
-    pub(crate) fn withdraw_from_most(&mut self, world: &mut impl World, id: ObjectId) -> bool {
+    fn withdraw_from_most(&mut self, world: &mut impl World, id: ObjectId) -> bool {
         if self.objects.get(id).nodes.len() <= FEW {
             return true;
         }
