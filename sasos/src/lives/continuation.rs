@@ -90,6 +90,13 @@ pub enum Continuation {
         /// The address up to which that is done.
         at: u64,
     },
+    /// `PageLimit` takes page tables back that have no page, before it sets a guard.
+    Guards {
+        /// The serial number of the object.
+        serial: u64,
+        /// The epoch of the withdrawal that takes the object away from those who link these tables, if they were many.
+        withdrawn: Option<u64>,
+    },
     /// `PageCopy` looks at the pages.
     CopyLooks {
         /// Pages that it has seen.
@@ -143,6 +150,7 @@ impl Continuation {
     pub const fn is_begun_anew(&self) -> bool {
         match self {
             Self::None
+            | Self::Guards { .. }
             | Self::CopyLooks { .. }
             | Self::UnMapLooks(_)
             | Self::Keep { .. }

@@ -11,9 +11,14 @@ use abi::{
 use store::Budget;
 
 use crate::{
-    Server, World,
+    Server, Step, Stop, World,
     directory::object::{Object, ObjectId, Prepared, Which, slots_for},
+    lives::continuation::Continuation,
+    lives::thread::Caller,
+    pages::page,
     pages::release::Remembered,
+    pages::slots::Slot,
+    protection::withdraw::FEW,
 };
 
 /// The cost of dropping a page of an object, in instructions, roughly.
@@ -28,6 +33,10 @@ pub(crate) const COST_CLEAN: u64 = 1100;
 const COST_TABLE: u64 = 500;
 /// The same of a link to one, for each domain that may have it.
 const COST_LINK: u64 = 110;
+/// The cost of looking whether a page table has a page, and how many are looked at, at least and at most, before those without are taken back.
+const COST_LOOK: u64 = 40;
+const LOOKS_LEAST: u64 = 8;
+const LOOKS_MOST: u64 = 100;
 
 impl Server {
     /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on: a wrong place
@@ -78,6 +87,61 @@ impl Server {
         }
         let done = self.semaphores_go(world, range.clone()) && self.unprepare(id) && self.forget_slots(id, whole);
         (!done).then_some(at)
+    }
+
+    /// Whether a range of a transient object has no page in memory. Page tables without a page are taken back if they are many, so that the look
+    /// that decides it is short, and in one piece.
+    ///
+    /// # Errors
+    /// [`Stop::Again`].
+    pub(crate) fn is_bare<W: World>(&mut self, world: &mut W, caller: Caller, range: page::Range) -> Step<bool> {
+        let most = (self.budget.left() / COST_LOOK).clamp(LOOKS_LEAST, LOOKS_MOST);
+        let mut tables = most;
+        let object = self.objects.get(range.id);
+        let page = object.next_near(Which::Resident, range.from, range.to, &mut tables);
+        self.budget.spend((most - tables) * COST_LOOK);
+        if page.is_some() || tables > 0 {
+            return Ok(page.is_none());
+        }
+        let own = object.serial;
+        let withdrawn = match self.threads.record(caller.thread).continuation {
+            Continuation::Guards { serial, withdrawn } if serial == own => withdrawn,
+            _ if object.nodes.len() <= FEW => None,
+            _ => Some(self.withdraw_begin(world, range.id).epoch),
+        };
+        self.threads.record(caller.thread).continuation = Continuation::Guards { serial: own, withdrawn };
+        if withdrawn.is_none_or(|epoch| self.unlink_older(world, range.id, epoch)) {
+            self.bare_tables_go(world, range);
+        }
+        Err(Stop::Again)
+    }
+
+    /// Takes page tables without a page back, as far as the budget reaches. Those that have just been linked by one of many stay.
+    fn bare_tables_go<W: World>(&mut self, world: &mut W, range: page::Range) {
+        let id = range.id;
+        let first = self.objects.get(id).first_slot();
+        let (mut next, end) = (slot_of(range.from) - first, slot_of(range.to - 1) - first + 1);
+        while self.budget.spend(COST_LOOK)
+            && let object = self.objects.get(id)
+            && let Some(number) = object.slots.next_with_leaf(next).filter(|&number| number < end)
+        {
+            next = number + 1;
+            let state = object.slots.get(number).filter(|state| state.resident.is_empty());
+            let Some(leaf) = state.and_then(Slot::leaf) else {
+                continue;
+            };
+            let linked = world.frame_references(leaf.frame()) > 1;
+            if linked && object.nodes.len() > FEW {
+                continue;
+            }
+            self.budget
+                .spend(COST_TABLE + if linked { COST_LINK * u64::from(FEW) } else { 0 });
+            let slots = number..next;
+            if linked {
+                self.unlink_everywhere(world, id, &slots);
+            }
+            self.leaves_go(world, id, &slots);
+        }
     }
 
     /// Drops the pages of a persistent object in a range that the disk has as they are.

@@ -199,12 +199,13 @@ impl Server {
         if begun.is_none() {
             if !guard {
                 Self::bounded(range)?;
-            } else if persistent || object.next_page(Which::Resident, range.from, range.to).is_some() {
+            } else if persistent || !self.is_bare(world, caller, range)? {
                 return Err(Error::BadArgument.into());
             }
             if persistent && range.count() > ABSENT_LIMITED_MAX {
                 return Err(Error::BadArgument.into());
             }
+            let object = self.objects.get(range.id);
             let first = object.page_of(range.from);
             let change = LimitRange {
                 first,
@@ -224,6 +225,9 @@ impl Server {
         let at = if persistent {
             self.may_note(world)?;
             self.limit_kept(world, left, limits)?
+        } else if guard {
+            // No page is there.
+            range.to
         } else {
             self.limit_resident(world, left, limits)
         };

@@ -141,6 +141,11 @@ impl Server {
         if self.objects.get(id).linkers(slots.start) > 0 {
             self.unlink_everywhere(world, id, slots);
         }
+        self.leaves_go(world, id, slots);
+    }
+
+    /// The same of leaves that nobody links any more.
+    pub(crate) fn leaves_go<W: World>(&mut self, world: &mut W, id: ObjectId, slots: &Range<u64>) {
         let object = self.objects.get_mut(id);
         let mut from = slots.start;
         let mut dropped = 0;
