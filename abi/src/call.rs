@@ -115,7 +115,7 @@ calls! {
     24 PageCopy page_copy(from, to, pages) -> "", ""; "R, W";
         "Copies pages, copy-on-write. The ranges are page-aligned, disjoint and each inside one object. A call that fails has copied nothing, or whole pages from the first one on: rights, account and disk are looked at before.";
     25 PageUnMap page_un_map(page, pages, disposition) -> "", ""; "W";
-        "UNMAP_ZERO drops content; UNMAP_REPLACE drops changes since the last checkpoint.";
+        "UNMAP_ZERO drops content; UNMAP_REPLACE drops changes since the last checkpoint (DiskError while that has failed).";
     26 PageFlush page_flush(page, pages) -> "", ""; "W";
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";

@@ -6,7 +6,7 @@ mod common;
 use abi::{Call, Error, address::PAGE, layout::Capability};
 use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
-use sasos::{Access, Event, Outcome, Stop, protection::apd::Apd};
+use sasos::{Access, Event, Outcome, Stop, durability::durable::DELETIONS_BESIDE, protection::apd::Apd};
 
 /// Pages that one event drops at most.
 const PIECE_PAGES: u64 = 32;
@@ -147,6 +147,37 @@ fn what_fails_meanwhile_does_not_come_back() {
         assert_eq!(rig.server.store.stats().reserved, reserved, "all promises came back");
         rig.check();
     }
+}
+
+/// While a checkpoint writes the table few objects are deleted: the others wait for its end, and then go.
+#[test]
+fn deletions_beside_a_checkpoint_are_few() {
+    const OBJECTS: usize = 60;
+    let mut rig = Rig::new(9, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let bases: Vec<u64> = (0..OBJECTS).map(|_| rig.kept(actor, 1, PASSWORD)).collect();
+    rig.store(actor.space, bases[0], 1).unwrap();
+    let number = rig.server.checkpoint_request(&mut rig.world);
+    while !rig.server.store.is_table_written() {
+        rig.server.handle(&mut rig.world, Event::Poll);
+    }
+    let threads: Vec<Actor> = bases.iter().map(|_| rig.sibling(actor)).collect();
+    for (&thread, &base) in threads.iter().zip(&bases) {
+        begin_delete(&mut rig, thread, base);
+    }
+    let beside = rig.server.store.deletions_beside();
+    assert!((1..=DELETIONS_BESIDE).contains(&beside), "{beside} deletions");
+    while rig.server.checkpoint_reached(number).is_none() {
+        rig.move_disk();
+    }
+    for (&thread, &base) in threads.iter().zip(&bases) {
+        while rig.begin(thread, Call::ObjDelete, &[base], Resumed::Woken).is_none() {
+            rig.move_disk();
+        }
+    }
+    rig.settle();
+    assert!(bases.iter().all(|&base| rig.server.store.object(base).is_none()));
+    rig.check();
 }
 
 /// The names of Clists are counted until the last piece has gone.

@@ -9,7 +9,7 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, slot_of},
-    layout::Capability,
+    layout::{Capability, UNMAP_REPLACE},
 };
 use common::{Actor, Order, Rig, for_each_seed};
 use kcore::thread::Resumed;
@@ -630,6 +630,40 @@ fn a_failure_that_was_long_ago_is_not_success() {
     rig.call(late, Call::PageFlush, &[patient, 1]).unwrap();
     rig.call(busy, Call::PageFlush, &[other, 1]).unwrap();
     rig.check();
+}
+
+/// A checkpoint writes a page and fails; the change is dropped. The page is as the last one that went well has it, and what a flush says is durable is.
+#[test]
+fn a_page_that_is_dropped_behind_a_failure_is_what_the_disk_has() {
+    for failing in 1..12 {
+        let mut rig = Rig::new(15, 4000, 8192);
+        let actor = rig.actor(Apd::EMPTY);
+        let base = rig.kept(actor, 2, 7);
+        rig.store(actor.space, base, 60).unwrap();
+        rig.checkpoint().unwrap();
+        rig.store(actor.space, base, 73).unwrap();
+        rig.world.disk.set_failing(failing);
+        let failed = rig.checkpoint().is_err();
+        rig.world.disk.set_failing(0);
+        let drop = [base, 2, UNMAP_REPLACE];
+        let dropped = rig.call(actor, Call::PageUnMap, &drop);
+        assert_eq!(
+            dropped,
+            if failed { Err(Error::DiskError) } else { Ok((0, 0)) },
+            "{failing}"
+        );
+        if failed {
+            // It can be done once a checkpoint has gone well, and is nothing then.
+            rig.checkpoint().unwrap();
+            rig.call(actor, Call::PageUnMap, &drop).unwrap();
+        }
+        let found = rig.load(actor.space, base);
+        assert_eq!(found, Ok(73), "{failing}");
+        rig.call(actor, Call::PageFlush, &[base, 2]).unwrap();
+        let (mut rig, _) = rig.crash();
+        let actor = rig.holder(base, 7);
+        assert_eq!(rig.load(actor.space, base), found, "{failing}");
+    }
 }
 
 /// A revocation is in its middle when another thread flushes the object: what the flush says is durable has the new passwords.

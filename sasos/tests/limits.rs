@@ -122,7 +122,7 @@ fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
 /// The store notes limits and zeroed ranges of kept objects in its heap until a checkpoint. A program that makes many waits for one.
 #[test]
 fn what_waits_for_a_checkpoint_is_bounded() {
-    const NOTED_MAX: usize = 1 << 13;
+    const NOTED_MAX: usize = 1 << 12;
     let mut rig = Rig::new(73, 3000, 9000);
     let actor = rig.actor(Apd::EMPTY);
     let few = 6000;

@@ -50,18 +50,20 @@ impl Store {
             last = self.overlay.below(base);
         }
         let changed = last.and_then(|(_, change)| change.as_ref());
+        let first = changed.map_or(0, |record| record.base + 1);
         let mut row = self.table.floor(address);
-        while let Some(found) = row
-            && self.overlay.has(found.record.base)
-        {
+        // The rows that are passed here were deleted; one that has changed is found beside the table.
+        while let Some(found) = row.filter(|row| row.record.base >= first) {
+            if !self.overlay.has(found.record.base) {
+                return Some(&found.record);
+            }
             row = found
                 .record
                 .base
                 .checked_sub(1)
                 .and_then(|before| self.table.floor(before));
         }
-        let kept = row.map(|row| &row.record);
-        changed.into_iter().chain(kept).max_by_key(|record| record.base)
+        changed
     }
 
     fn at_or_after(&self, address: u64) -> Option<&ObjectRecord> {
@@ -70,14 +72,15 @@ impl Store {
             next = base.checked_add(1).and_then(|behind| self.overlay.from(behind));
         }
         let changed = next.and_then(|(_, change)| change.as_ref());
+        let end = changed.map_or(u64::MAX, |record| record.base);
         let mut row = self.table.ceiling(address);
-        while let Some(found) = row
-            && self.overlay.has(found.record.base)
-        {
+        while let Some(found) = row.filter(|row| row.record.base < end) {
+            if !self.overlay.has(found.record.base) {
+                return Some(&found.record);
+            }
             row = self.table.ceiling(found.record.base + 1);
         }
-        let kept = row.map(|row| &row.record);
-        changed.into_iter().chain(kept).min_by_key(|record| record.base)
+        changed
     }
 
     /// Enters an object, or changes the record of the one at that base (whose pages it keeps, as
@@ -119,8 +122,7 @@ impl Store {
         let (base, pages) = (record.base, record.pages);
         self.room_for_removal(base)?;
         let copy = record.copy()?;
-        let overlaid = self.is_overlaid();
-        let (row, copy) = if overlaid {
+        let (row, copy) = if self.is_table_written() {
             (None, Some(copy))
         } else {
             (Some(self.table.prepare(copy)?), None)
@@ -129,16 +131,25 @@ impl Store {
             self.note_zeroed(base, pages, old)?;
         }
         match row {
-            Some(row) => self.table.enter(row),
+            Some(row) => {
+                self.overlay_remove(base);
+                self.table.enter(row);
+            }
             None => self.overlay_put(base, copy)?,
         }
         self.changed.insert(base, ())?;
         Ok(())
     }
 
-    /// Whether changes are kept beside the table: it is frozen, or there was no heap to make changes of before.
-    fn is_overlaid(&self) -> bool {
-        self.is_frozen() || !self.overlay.is_empty()
+    /// Whether a checkpoint still writes the table, so that changes are kept beside it. From then on they are made in it, so that those beside
+    /// it become fewer, however many more come.
+    pub fn is_table_written(&self) -> bool {
+        self.is_frozen() && !self.is_written
+    }
+
+    /// Deletions beside the table. A look-up passes each of them that lies side by side with others.
+    pub fn deletions_beside(&self) -> usize {
+        self.overlay_deletions
     }
 
     /// Makes room to delete an object, and to note that its row has changed.
@@ -147,7 +158,7 @@ impl Store {
         self.changed.reserve(self.changed.count() + 1)?;
         self.deleted.reserve(self.deleted.count() + 1)?;
         self.doomed.reserve(self.doomed.count() + 1)?;
-        if self.is_overlaid() && !self.overlay.has(base) {
+        if self.is_table_written() && !self.overlay.has(base) {
             self.overlay.reserve(self.overlay.count() + 1)?;
         }
         Ok(())
@@ -166,9 +177,10 @@ impl Store {
             .and_then(|_| self.deleted.insert(base, self.checkpoints));
         noted.map_err(|_| DeleteError::Memory)?;
         self.pending.take(base);
-        if self.is_overlaid() {
+        if self.is_table_written() {
             self.overlay_put(base, None).map_err(|NoHeap| DeleteError::Memory)?;
         } else {
+            self.overlay_remove(base);
             self.remove_from_table(base);
         }
         Ok(())
@@ -177,15 +189,29 @@ impl Store {
     /// Notes a change to the table beside it.
     fn overlay_put(&mut self, base: u64, change: Option<ObjectRecord>) -> Result<(), NoHeap> {
         let more = change.as_ref().map_or(0, blocks_of);
+        let deletes = change.is_none();
         let before = self.overlay.insert(base, change)?;
-        self.overlay_blocks = self.overlay_blocks + more - before.flatten().as_ref().map_or(0, blocks_of);
+        self.overlay_deletions += usize::from(deletes);
+        if let Some(before) = before {
+            self.over_beside(before.as_ref());
+        }
+        self.overlay_blocks += more;
         Ok(())
     }
 
     /// Forgets one.
     fn overlay_remove(&mut self, base: u64) {
-        let before = self.overlay.remove(base);
-        self.overlay_blocks -= before.iter().flatten().map(blocks_of).sum::<u64>();
+        if let Some(before) = self.overlay.remove(base) {
+            self.over_beside(before.as_ref());
+        }
+    }
+
+    /// A change is no longer beside the table.
+    fn over_beside(&mut self, change: Option<&ObjectRecord>) {
+        match change {
+            Some(record) => self.overlay_blocks -= blocks_of(record),
+            None => self.overlay_deletions -= 1,
+        }
     }
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.
@@ -238,7 +264,7 @@ impl Store {
         if !self.is_frozen() {
             self.merge_one();
         }
-        !self.is_frozen() && self.is_overlaid()
+        !self.is_frozen() && !self.overlay.is_empty()
     }
 
     /// Notes that pages read as zero.
@@ -419,6 +445,11 @@ impl Store {
     /// How many ranges that read as zero and limits of pages wait in memory for the next checkpoint.
     pub fn noted(&self) -> usize {
         self.pending.entries()
+    }
+
+    /// Blocks that making them in the maps may take, which are promised to them.
+    pub fn noted_blocks(&self) -> u64 {
+        self.pending.cost()
     }
 
     /// Sets the limits of a page that is not being written.

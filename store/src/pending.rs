@@ -174,25 +174,21 @@ impl MapChanges {
             return Ok(());
         }
         self.zeroed.reserve(self.zeroed.count() + 1)?;
-        while let Some((page, _)) = self.flags.first_in(start..end) {
-            self.flags.remove(page);
-        }
+        self.flags.cut(start..end);
         self.add_range(start, end)?;
         self.journaled = Journaled::No;
         Ok(())
     }
 
     fn add_range(&mut self, mut start: u64, mut end: u64) -> Result<(), NoHeap> {
-        // Swallow every range that touches.
-        while let Some((from, to)) = self
-            .zeroed
-            .last_below(end.saturating_add(1))
-            .filter(|&(_, to)| to >= start)
-        {
-            self.zeroed.remove(from);
-            start = start.min(from);
-            end = end.max(to);
+        // It swallows every range that touches: that which begins before it, and those from there to the last one.
+        for before in [start, end.saturating_add(1)] {
+            if let Some((from, to)) = self.zeroed.last_below(before).filter(|&(_, to)| to >= start) {
+                start = start.min(from);
+                end = end.max(to);
+            }
         }
+        self.zeroed.cut(start..end.saturating_add(1));
         self.zeroed.insert(start, end)?;
         Ok(())
     }

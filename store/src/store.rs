@@ -115,6 +115,7 @@ pub struct Store {
     pub(crate) overlay: Map<u64, Option<ObjectRecord>>,
     /// Blocks that their records may take.
     pub(crate) overlay_blocks: u64,
+    pub(crate) overlay_deletions: usize,
     /// Changes to maps, by object, that no job has taken over.
     pub(crate) pending: Pending,
     /// Those of objects that are not entered yet.
@@ -159,6 +160,8 @@ pub struct Store {
     pub(crate) idle_group: Option<Boxed<SyncGroup>>,
     /// Whether a checkpoint runs or waits.
     pub(crate) frozen: bool,
+    /// Whether that one has done with the table, and only what stands beside it is still to be entered.
+    pub(crate) is_written: bool,
     pub(crate) running: Running,
     pub(crate) next_ticket: u64,
     pub(crate) events: Events,
@@ -240,6 +243,7 @@ impl Store {
             maps: Maps::default(),
             overlay: Map::default(),
             overlay_blocks: 0,
+            overlay_deletions: 0,
             pending: Pending::default(),
             prepared: Pending::default(),
             settling: Map::default(),
@@ -265,6 +269,7 @@ impl Store {
             idle_checkpoint: Some(boxed(Checkpoint::new()?)?),
             idle_group: Some(boxed(SyncGroup::new()?)?),
             frozen: false,
+            is_written: false,
             running: Running::Nothing,
             next_ticket: 1,
             events: Events::default(),
@@ -346,10 +351,11 @@ impl Store {
         }
         // Rows that found no heap when the checkpoint ended.
         while !self.frozen && !self.overlay.is_empty() && self.may_go_on(COST_ROW) {
-            self.spend(COST_ROW);
+            // One that fails leaves the budget untouched: reads, which may give heap back, go on.
             if !self.merge_one() {
                 break;
             }
+            self.spend(COST_ROW);
         }
         loop {
             self.io.pump(world);
@@ -501,6 +507,7 @@ impl Store {
         }
         self.queue.push_reserved(Work::Checkpoint(job));
         self.frozen = true;
+        self.is_written = false;
         self.awake = true;
         Ok(())
     }
@@ -600,6 +607,7 @@ impl Store {
             && self.promises.is_exact()
             && self.pending.is_exact()
             && self.prepared.is_exact()
+            && self.overlay_deletions == self.overlay.values().filter(|change| change.is_none()).count()
             && self.overlay_blocks == self.overlay.values().flatten().map(blocks_of).sum::<u64>()
     }
 

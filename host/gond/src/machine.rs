@@ -307,7 +307,7 @@ impl Machine {
         };
         command.args([
             "-device",
-            &format!("virtio-blk-pci,drive={top},disable-legacy=on,write-cache=on"),
+            &format!("virtio-blk-pci,drive={top},disable-legacy=on,write-cache=on,werror=report,rerror=report"),
         ]);
         Ok(())
     }

@@ -405,6 +405,38 @@ fn jobs_come_to_their_end_by_any_grant() {
     }
 }
 
+/// Rows change faster than the end of a checkpoint enters them in the table: it comes to its end all the same.
+#[test]
+fn a_checkpoint_ends_however_many_rows_change() {
+    let (mut world, mut store) = with_objects(300);
+    store
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .expect("idle");
+    let mut grants = 0;
+    while !store.is_idle() {
+        for number in 0..300 {
+            let tag = grants * 1000 + number;
+            store
+                .put_object(&ObjectRecord {
+                    tag,
+                    ..record(number, 64)
+                })
+                .expect("room");
+        }
+        let mut budget = Budget::of(GRANT);
+        while store.poll_within(&mut world, &mut budget).is_some() {}
+        if !store.is_stopped() {
+            world.world.step();
+        }
+        grants += 1;
+        assert!(grants < 2000, "it does not end");
+    }
+    for number in 0..300 {
+        let found = store.object(record(number, 64).base).expect("an object");
+        assert_eq!(found.tag, (grants - 1) * 1000 + number);
+    }
+}
+
 /// The pages of a failed checkpoint are promised their room again as they are taken back, not before, and no room is lost meanwhile.
 #[test]
 fn promises_of_a_failed_checkpoint_come_back_page_by_page() {

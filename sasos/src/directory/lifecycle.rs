@@ -64,6 +64,7 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end, serial, persistent) = (object.base(), object.end(), object.serial, object.is_persistent());
         let has_procedures = !object.record.pdx.is_empty();
+        self.row_may_change(world, id)?;
         let begun = match self.threads.record(caller.thread).continuation {
             // The right was there when it was taken away from everybody.
             Continuation::Delete { withdrawal, at } if withdrawal.serial == serial => Some((withdrawal, at)),
@@ -226,6 +227,9 @@ impl Server {
         let (flags, used) = (flags & !INFO_USED, flags & INFO_USED != 0);
         let needed = if flags == 0 { Rights::R } else { Rights::OWNER };
         let id = self.require_at(world, caller.domain, address, needed)?;
+        if flags != 0 {
+            self.row_may_change(world, id)?;
+        }
         let mut bytes = [0; ObjectInfo::BYTES];
         let length = bytes.len().min(room as usize & !7);
         if let Some(given) = bytes.get_mut(..length).filter(|_| flags != 0) {

@@ -47,6 +47,10 @@ impl Server {
         }
         let pages = pages_for(bytes).filter(|&pages| pages > 0).ok_or(Error::BadArgument)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
+        self.row_may_change(world, id)?;
+        if self.objects.get(id).is_persistent() {
+            self.may_note(world)?;
+        }
         if !self.cut_piece(world, id) {
             return Err(Stop::Again);
         }

@@ -40,6 +40,8 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
     }
 }
 
+/// Objects that are deleted while a checkpoint writes the table, at most.
+pub const DELETIONS_BESIDE: usize = 16;
 /// The cost of a call beside the sync that it begins, in instructions, roughly.
 const COST_CALL: u64 = 4_500;
 
@@ -59,6 +61,19 @@ impl Server {
         })?;
         self.checkpoint.note_change();
         Ok(())
+    }
+
+    /// Whether the row of an object may change or go now. While a checkpoint writes the table, changes are kept beside it, and nobody pays for them:
+    /// they wait for its end when the heap is short. A look-up passes each deletion, so they wait when there are many.
+    pub(crate) fn row_may_change(&self, world: &impl World, id: ObjectId) -> Step<()> {
+        let waits = self.objects.get(id).is_persistent()
+            && self.store.is_table_written()
+            && (self.store.deletions_beside() >= DELETIONS_BESIDE || self.enough_heap(world).is_err());
+        if waits {
+            Err(Stop::Wait(Key::Checkpoint))
+        } else {
+            Ok(())
+        }
     }
 
     /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty

@@ -31,7 +31,10 @@ pub const RANGE_PAGES_MAX: u64 = 1 << 16;
 /// once it is persistent.
 const ABSENT_LIMITED_MAX: u64 = 1 << 14;
 /// Limits and zeroed ranges of all kept objects that wait for a checkpoint: some 34 bytes each, and as many again that a running one has.
-const NOTED_MAX: usize = 1 << 13;
+const NOTED_MAX: usize = 1 << 12;
+/// The part of the disk that may be promised to them, and so many blocks on a small one: nobody pays for these.
+const NOTED_PART: u64 = 64;
+const NOTED_BLOCKS: u64 = 256;
 
 /// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
 const COST_LIMITED: u64 = 120;
@@ -289,7 +292,8 @@ impl Server {
     /// # Errors
     /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed.
     pub(crate) fn may_note<W: World>(&mut self, world: &mut W) -> Step<()> {
-        if self.store.noted() < NOTED_MAX {
+        let blocks_max = self.store.stats().blocks / NOTED_PART;
+        if self.store.noted() < NOTED_MAX && self.store.noted_blocks() <= blocks_max.max(NOTED_BLOCKS) {
             return Ok(());
         }
         self.wait_for_checkpoint(world)

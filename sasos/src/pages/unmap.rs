@@ -272,6 +272,11 @@ impl Server {
 
     fn unmap_replace<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
         self.check_replace(world, piece)?;
+        // A checkpoint that failed leaves its entries in the maps in memory. A page that is dropped would be read from there, and nothing would
+        // make that durable: first another one has to take these pages.
+        if !self.checkpoint.is_good(self.objects.get(piece.id).checkpoint) {
+            self.wait_for_checkpoint(world)?;
+        }
         let mut from = piece.from;
         while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to) {
             from = place.address + PAGE;

@@ -195,6 +195,7 @@ impl Server {
 
     /// Puts a changed list of passwords in force.
     fn commit_passwords(&mut self, world: &mut impl World, caller: Caller, id: ObjectId, change: Change) -> Answer {
+        self.row_may_change(world, id)?;
         let Change {
             record,
             password,

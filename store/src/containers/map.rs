@@ -15,6 +15,8 @@ use super::{push_reserved, reserve, shrink};
 
 /// Entries of a chunk.
 const CHUNK: usize = 64;
+/// Entries whose room an entry that is taken out gives back at most, for that takes time.
+const TRIM: usize = 16 * CHUNK;
 /// Entries that the first chunk has room for at first.
 const FEW: usize = 4;
 
@@ -110,12 +112,12 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// Promises room for fewer entries than before.
     pub fn release(&mut self, entries: usize) {
         self.promised = self.promised.min(entries);
-        self.trim();
+        self.trim(usize::MAX);
     }
 
-    /// Gives room back that is much more than what is needed.
-    fn trim(&mut self) {
-        let needed = self.room();
+    /// Gives room back that is much more than what is needed, that of so many entries at most.
+    fn trim(&mut self, most: usize) {
+        let needed = self.room().max(self.room.saturating_sub(most));
         if needed + 2 * CHUNK < self.room {
             self.room = needed;
             let wanted = chunks_for(needed);
@@ -224,8 +226,43 @@ impl<K: Copy + Ord, V> Map<K, V> {
         if self.chunks.len() == 1 && self.count == 0 {
             self.spare.extend(self.chunks.pop());
         }
-        self.trim();
+        self.trim(TRIM);
         Some(value)
+    }
+
+    /// Takes all keys of a range out, chunk by chunk. (Values are copied, so none has to be dropped.)
+    pub fn cut(&mut self, keys: Range<K>)
+    where
+        V: Copy,
+    {
+        let first = self.chunk_of(&keys.start);
+        let mut empty = first..first;
+        for (at, chunk) in self.chunks.iter_mut().enumerate().skip(first) {
+            let place = |key| chunk.partition_point(|entry| entry.0 < key);
+            let (from, to) = (place(keys.start), place(keys.end).max(place(keys.start)));
+            self.count -= to - from;
+            if from == 0 && to == chunk.len() {
+                chunk.clear();
+                empty = if empty.is_empty() {
+                    at..at + 1
+                } else {
+                    empty.start..at + 1
+                };
+            } else {
+                let is_last = to < chunk.len();
+                chunk.drain(from..to);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        let at = empty.start;
+        self.spare.extend(self.chunks.drain(empty));
+        // Two chunks may have lost a part, and each may fit into its neighbour.
+        for back in 0..4 {
+            self.join((at + 1).saturating_sub(back));
+        }
+        self.trim(TRIM);
     }
 
     /// Takes the first entry out.
@@ -246,7 +283,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
             push_reserved(&mut self.spare, chunk);
         }
         self.count = 0;
-        self.trim();
+        self.trim(usize::MAX);
     }
 
     /// Joins a chunk with the next one if they fit into one.
@@ -325,8 +362,12 @@ mod tests {
             for (number, (key, step)) in steps.into_iter().enumerate() {
                 if step < 3 {
                     prop_assert_eq!(map.insert(key, number), Ok(model.insert(key, number)));
-                } else {
+                } else if step == 3 || number % 7 > 0 {
                     prop_assert_eq!(map.remove(key), model.remove(&key));
+                } else {
+                    let end = key + number as u16 % 200;
+                    map.cut(key..end);
+                    model.retain(|other, _| !(key..end).contains(other));
                 }
                 prop_assert_eq!(map.get(key), model.get(&key).copied());
                 let next = model.range(key + 1..key + 40).next().map(|(&key, &value)| (key, value));
