@@ -431,6 +431,15 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
     );
     assert_eq!(shown(&kernel, far - 1), None);
     assert_eq!(show(&mut kernel, far, WINDOW_BYTES + PAGE), Err(Shortage::Frames));
+    // What is shown as a large page may be asked for once more, in part: it is shown, and its memory is no table.
+    let before = kernel.frames_free();
+    show(&mut kernel, SLOT, SLOT + PAGE).expect("shown");
+    show(&mut kernel, 2 * SLOT - PAGE, 3 * SLOT).expect("shown");
+    for at in [SLOT, SLOT + PAGE, 2 * SLOT - PAGE, 2 * SLOT, 3 * SLOT - PAGE] {
+        let found = shown(&kernel, at).map(|(frame, _)| u64::from(frame.number()));
+        assert_eq!(found, Some(at / PAGE), "{at:#x}");
+    }
+    assert_eq!(kernel.frames_free(), before);
     // A slot in which pages are shown already gets the others one by one.
     show(&mut kernel, 0, SLOT).expect("tables");
     assert_eq!(shown(&kernel, PAGE).map(|(frame, _)| frame.number()), Some(1));

@@ -70,10 +70,10 @@ impl Clist {
     /// Adds a capability, making the object longer if need be.
     ///
     /// # Errors
-    /// As `ObjResize`; not a sorted Clist.
+    /// As `ObjResize`; not a sorted Clist; full, if it would become longer than [`clist::LARGEST`].
     pub fn insert(&mut self, capability: Capability) -> Result<()> {
         match self.change(|clist| clist.insert(capability)) {
-            Err(crate::Error::Clist(clist::Error::Full)) => {
+            Err(crate::Error::Clist(clist::Error::Full)) if self.object.bytes() * 2 <= clist::LARGEST => {
                 self.object.resize(self.object.bytes() * 2)?;
                 self.change(|clist| clist.insert(capability))
             }

@@ -11,7 +11,7 @@ use abi::{
 use crate::{
     Frame, Hardware, Shortage,
     frames::Frames,
-    paging::{Fit, encode_mapping, encode_table, frame_of, is_present, number_of},
+    paging::{Fit, encode_mapping, encode_table, frame_of, is_large, is_present, number_of},
 };
 
 /// Shows the memory from `from` to `to` (physical, whole pages) under this root, readable and writable.
@@ -40,6 +40,11 @@ pub fn show(
         if at.is_multiple_of(SLOT) && to - at >= SLOT && !is_present(here) {
             hardware.table(low)[index].store(encode_mapping(frame(at), Rights::RW, 1, Fit::Part), Relaxed);
             at += SLOT;
+            continue;
+        }
+        if is_present(here) && is_large(here) {
+            // All of the slot is shown already, and leads to no table.
+            at = (at / SLOT + 1) * SLOT;
             continue;
         }
         let leaf = below(low, address >> 21, frames, hardware)?;
@@ -75,7 +80,7 @@ pub fn look(root: Frame, address: u64, hardware: &impl Hardware) -> Option<(Fram
         if address >= abi::address::USER_END || !is_present(entry) {
             return None;
         }
-        if shift == 21 && crate::paging::is_large(entry) {
+        if shift == 21 && is_large(entry) {
             let page = (address % SLOT) / PAGE;
             return Some((Frame::named(number_of(entry) + page as u32), (address % PAGE) as usize));
         }

@@ -29,9 +29,10 @@ unsafe impl Source for Pieces {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
         // Head room for the allocator's own words and for alignment.
         let wanted = (layout.size() + 2 * layout.align() + 4096) as u64;
-        let bytes = wanted.next_multiple_of(PIECE);
         let start = NEXT.load(Relaxed);
-        if END.load(Relaxed) - start < bytes {
+        // The last piece is what is left.
+        let bytes = wanted.next_multiple_of(PIECE).min(END.load(Relaxed) - start);
+        if bytes < wanted {
             return Err(());
         }
         NEXT.store(start + bytes, Relaxed);

@@ -44,8 +44,9 @@ impl Deref for Row {
 
     #[inline(always)]
     fn deref(&self) -> &[Thread] {
-        // SAFETY: the first `length` places have memory for good and were written; the stretch is this one row's, and what the processor
-        // pushes there it pushes while user code runs.
+        // SAFETY: the first `length` places have memory for good and were written; the stretch is this one row's. A processor pushes into the
+        // context of the thread that it runs alone, and nothing of such a thread is read or written before that processor has given it up
+        // (`Kernel::hold`).
         unsafe { slice::from_raw_parts(FIRST, self.length) }
     }
 }

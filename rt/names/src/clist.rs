@@ -245,7 +245,6 @@ impl<'a> Clist<'a> {
     }
 }
 
-/// The count, when the bytes are a Clist that holds so many.
 /// How many capabilities a Clist has that is so long. For readers who copy the header and each capability out of memory that
 /// others may write.
 ///

@@ -218,7 +218,7 @@ impl<'a> DirectoryView<'a> {
             .filter_map(move |index| entry(bytes, index))
     }
 
-    /// The fault of the directory.
+    /// All faults of the directory.
     pub fn faults(&self) -> impl Iterator<Item = Fault> + use<'a> {
         let view = *self;
         let stored = word(view.bytes, REACH_AT);

@@ -22,7 +22,7 @@ pub(super) fn set_end(end: u64) {
 }
 
 /// A page of the kernel's own: its tables, and what it shows to users or lends to devices. The allocator of frames does not have it.
-#[derive(Copy, Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct OwnPage(pub(super) u64);
 
 impl OwnPage {
@@ -38,19 +38,19 @@ impl OwnPage {
     }
 
     /// Its physical address.
-    pub const fn physical(self) -> u64 {
+    pub const fn physical(&self) -> u64 {
         self.0
     }
 
     /// The page as a page table.
-    pub(super) fn table(self) -> &'static [AtomicU64; 512] {
+    pub(super) fn table(&self) -> &'static [AtomicU64; 512] {
         // SAFETY: memory inside the direct map that is the kernel's for good; atomics may be shared with the
         // processors' walkers.
         unsafe { &*pointer(self.0).cast() }
     }
 
     /// Writes bytes that users may be reading.
-    pub fn write(self, offset: usize, from: &[u8]) {
+    pub fn write(&self, offset: usize, from: &[u8]) {
         // SAFETY: as in `table`.
         unsafe { write_at(self.0, offset, from) };
     }

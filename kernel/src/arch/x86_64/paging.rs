@@ -83,7 +83,6 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> OwnPage) {
             Some((of, table)) if of == index => table,
             _ => take(),
         };
-        last = Some((index, lowest));
         middle.table()[index].store(lowest.physical() | PRESENT | WRITE, Relaxed);
         let rights = match address {
             _ if address < text_end => 0,
@@ -94,16 +93,17 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> OwnPage) {
         if address != processor::stack_guard() {
             place.store((address - KERNEL_BASE) | PRESENT | GLOBAL | rights, Relaxed);
         }
+        last = Some((index, lowest));
         address += 4096;
     }
-    build_stacks(high, processors, &mut take);
-    build_kernel_page(high, &mut take);
+    build_stacks(&high, processors, &mut take);
+    build_kernel_page(&high, &mut take);
     let threads = take();
     high.table()[(THREAD_WINDOW >> 30) as usize & 511].store(threads.physical() | PRESENT | WRITE, Relaxed);
     THREAD_TABLE.store(threads.physical(), Relaxed);
-    for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([low, high])) {
+    for (place, (index, table)) in ENTRIES.iter().zip(PLACES.into_iter().zip([&low, &high])) {
         // Below this entry only the way to the kernel page is the user's.
-        let user = if table == high { USER } else { 0 };
+        let user = if *table == high { USER } else { 0 };
         let entry = table.physical() | PRESENT | WRITE | user;
         place.store(entry, Relaxed);
         root.table()[index].store(entry, Relaxed);
@@ -114,7 +114,7 @@ pub fn build(end: u64, processors: usize, mut take: impl FnMut() -> OwnPage) {
 }
 
 /// Maps the stacks of all processors but the first, whose are in the image. Between them pages stay unmapped.
-fn build_stacks(high: OwnPage, processors: usize, take: &mut impl FnMut() -> OwnPage) {
+fn build_stacks(high: &OwnPage, processors: usize, take: &mut impl FnMut() -> OwnPage) {
     let window = processor::STACK_WINDOW;
     let tables = [take(), take()];
     high.table()[(window >> 30) as usize & 511].store(tables[0].physical() | PRESENT | WRITE, Relaxed);
@@ -128,12 +128,12 @@ fn build_stacks(high: OwnPage, processors: usize, take: &mut impl FnMut() -> Own
 }
 
 /// Maps the kernel page, which users read and execute.
-fn build_kernel_page(high: OwnPage, take: &mut impl FnMut() -> OwnPage) {
+fn build_kernel_page(high: &OwnPage, take: &mut impl FnMut() -> OwnPage) {
     let [middle, lowest, page] = [take(), take(), take()];
-    let place = |table: OwnPage, shift: u32| &table.table()[(KERNEL_PAGE >> shift) as usize & 511];
+    let place = |table: &OwnPage, shift: u32| &table.table()[(KERNEL_PAGE >> shift) as usize & 511];
     place(high, 30).store(middle.physical() | PRESENT | WRITE | USER, Relaxed);
-    place(middle, 21).store(lowest.physical() | PRESENT | WRITE | USER, Relaxed);
-    place(lowest, 12).store(page.physical() | PRESENT | USER | GLOBAL, Relaxed);
+    place(&middle, 21).store(lowest.physical() | PRESENT | WRITE | USER, Relaxed);
+    place(&lowest, 12).store(page.physical() | PRESENT | USER | GLOBAL, Relaxed);
     PAGE.store(page.physical(), Relaxed);
 }
 
