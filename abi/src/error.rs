@@ -43,7 +43,7 @@ errors! {
     11 BadClist "The object does not hold a well-formed Clist.";
     12 NoSuchThread "No such thread, or not one of the caller's.";
     13 NoSuchSemaphore "No semaphore stands at this address.";
-    14 Deleted "What the caller waited for was deleted.";
+    14 Deleted "The object of the wait was deleted.";
     15 TimedOut "The time is over.";
     16 CalleeFault "The called procedure faulted; the call was unwound.";
     17 TooDeep "Protected calls are nested too deeply.";

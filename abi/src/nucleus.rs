@@ -135,8 +135,8 @@ interface! {
         rsp,
     }
 
-    /// The root program's space is σ₀: it has memory and devices at their physical addresses. What it gives to others
-    /// and flushes lies below this address; its own image, stack and message buffers, which are the kernel's, lie above.
+    /// The root program's space is σ₀: it has memory and devices at their physical addresses. All that it gives to
+    /// others and flushes lies below this address; its own image, stack and message buffers, which are the kernel's, lie above.
     const ROOT_GIVES_BELOW: u64 = 0x5000_0000_0000;
     /// Where the image of the root program lies.
     const ROOT_IMAGE: u64 = 0x6000_0000_0000;
@@ -193,7 +193,7 @@ calls! {
     0x110 ThreadCreate thread_create(space, rip, rsp, parameter, priority) -> "thread", "message buffer"; "the space or above it";
         "Makes a thread that begins at rip with the parameter in rdi, ready to run, in the space (0: the caller's own). Its priority is at most the caller's. The message buffer is a page of the kernel's in the thread's space, whose quota pays for both (LimitReached).";
     0x111 ThreadDelete thread_delete(thread) -> "", ""; "the thread's space or above it";
-        "Deletes a thread (0: the caller). Whoever waits to send to it gets NoSuchThread, whoever waits for its message Deleted.";
+        "Deletes a thread (0: the caller). A thread that waits to send to it gets NoSuchThread, one that waits for its message Deleted.";
     0x112 ThreadExchange thread_exchange(thread, what) -> "state", ""; "the thread's space or above it";
         "Stops, reads, writes and starts another thread as the EXCHANGE_ bits in what say, in this order. Registers pass through the caller's message buffer. A thread whose registers are written gives up the message it waits for, but not the answer to its fault. Gives a THREAD_ state.";
     0x113 ThreadPriority thread_priority(thread, priority) -> "", ""; "the thread's space or above it";
@@ -207,12 +207,12 @@ calls! {
     0x120 Map map(source, space, window, how) -> "bytes", ""; "above the space";
         "Gives an fpage of the caller's to a space below it, into a window (MAP, GRANT or LINK). Tells how much of the source was there to give. Pages are given in the order of their addresses in the source; what stands in the target of one is flushed before it is given, so a frame that comes back to the root's space by that is given, too, if its page is still ahead. The same with a receiver that agrees is an item of a message.";
     0x121 Flush flush(fpage, rights, own) -> "", ""; "-";
-        "Takes rights on an fpage from all who have it from the caller's space, directly or not; taking R takes the pages. What the caller granted is not taken. own 1: from the caller's space as well.";
+        "Takes rights on an fpage from all who have it from the caller's space, directly or not; taking R takes the pages. Pages that the caller granted are not taken. own 1: from the caller's space as well.";
 
     0x128 InterruptBind interrupt_bind(interrupt, thread) -> "", ""; "root program's space";
         "Makes the thread the receiver of an interrupt (thread 0: of nobody): a line of the controller below 24, or one that devices raise by message. After one was delivered the next waits, and a line that goes on asking is masked, until the thread receives again.";
     0x129 InterruptMessage interrupt_message(interrupt) -> "address", "data"; "root program's space";
-        "What a device must write, and where, to raise an interrupt by message.";
+        "The value that a device must write, and the address, to raise an interrupt by message.";
 
     0x130 KernelCheck kernel_check() -> "operations", "most work in one"; "root program's space";
         "Checks what must hold of the kernel's threads, queues and spaces, and stops the machine if it does not. Tells how many calls were answered so far.";

@@ -222,7 +222,7 @@ fn time_alone_makes_a_checkpoint() {
     assert_eq!(rig.load(holder.space, base), Ok(5));
 }
 
-/// What was removed is free a little later, without anybody doing anything; then there is no further checkpoint.
+/// The blocks of a removed object are free a little later, without anybody doing anything; then there is no further checkpoint.
 #[test]
 fn what_is_removed_is_free_soon() {
     let mut rig = Rig::new(49, 3000, 4096);

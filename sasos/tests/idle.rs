@@ -263,7 +263,7 @@ fn programs_pay_for_what_they_do_with_objects_of_the_first_task() {
     for base in objects {
         assert!(!rig.server.ledger.is_within(payer(&rig, base), programs));
     }
-    // What is there already is the first task's.
+    // The objects that are there already are the first task's.
     assert!(fault(&mut rig, program, objects[0], Access::Read));
     assert!(!rig.server.ledger.is_within(payer(&rig, objects[0]), programs));
     assert!(fault(&mut rig, program, objects[0] + SLOT, Access::Read));

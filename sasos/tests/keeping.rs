@@ -162,7 +162,7 @@ fn limits_of_pages_that_are_cut_off_are_forgotten() {
     rig.check();
 }
 
-/// Another thread changes the object between the pieces. What is kept in the end is what there is then.
+/// Another thread changes the object between the pieces. The object is kept as it is at the end.
 #[test]
 fn it_keeps_what_is_there_at_its_end() {
     for_each_seed(60, |seed| {

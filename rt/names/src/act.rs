@@ -1,7 +1,7 @@
 //! Acts on a name and its object together, each in an order that no power cut can spoil.
 //!
-//! What becomes durable when: a checkpoint takes everything as it stands at one moment; [`System::flush`] takes one
-//! directory alone; a deletion is durable before [`System::delete`] returns. So a directory on the disk may be newer than
+//! A checkpoint makes everything durable as it stands at one moment; [`System::flush`] makes one directory durable
+//! alone; a deletion is durable before [`System::delete`] returns. So a directory on the disk may be newer than
 //! the objects that it names, and an object may be gone while everything else is as old as the last checkpoint. The
 //! acts therefore mark an entry ([`Mark`]) before they touch its object:
 //!

@@ -333,7 +333,7 @@ pub fn settle() -> Result<()> {
     let (mut long, mut shorts) = (Vec::new(), Vec::new());
     for named in list()? {
         let found = named.found;
-        // What cannot be read stays: it is damage, not a cut.
+        // A module that cannot be read stays: it is damaged, and no cut did that.
         let Ok(module) = sealed_at(&named.name, found.capability.address, found.word) else {
             long.push(found.capability.address);
             continue;

@@ -292,7 +292,7 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
-        // What was removed is free after a second checkpoint.
+        // Blocks of removed objects are free after a second checkpoint.
         let frees = self.store.stats().held > HELD_MANY;
         if self.pager.dirty > 0 || self.checkpoint.changed || frees {
             self.checkpoint.request();

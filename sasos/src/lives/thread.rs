@@ -46,7 +46,7 @@ use crate::{
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
 const CHECKPOINTS_THAT_HELP: u16 = 3;
 
-/// What was tried for somebody who lacks something.
+/// The remedies that were tried for a thread that lacks something.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Tries {
     /// The page that a fault lacks; zero for a call.

@@ -56,7 +56,7 @@ pub(crate) enum Work {
     Object(u64, u64),
     /// A domain with that serial number forgets what it has found, and those that read through to it.
     Forgetting(SpaceId, u64),
-    /// What nobody uses is taken back ([`crate::pages::idle`]).
+    /// The server takes back callees and pages that nobody uses ([`crate::pages::idle`]).
     Idle,
 }
 

@@ -1,4 +1,4 @@
-//! What nobody uses is taken back: callees that nobody is inside of, and what kept objects have in memory that no domain has found.
+//! Things that nobody uses are taken back: callees that nobody is inside of, and the memory of kept objects that no domain has found.
 //!
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
 //! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.

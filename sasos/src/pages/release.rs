@@ -271,8 +271,8 @@ impl Server {
         }
     }
 
-    /// What a program has done for an object of the system or of the first task is paid by all programs, and the object with it, from then on: else
-    /// nothing bound what it does with that. The objects of the system stay its own; they hold little.
+    /// An object of the system or of the first task that a program changes is paid by all programs from then on, with what the program has done for
+    /// it: else nothing bound that. The objects of the system stay its own; they hold little.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.

@@ -5,7 +5,10 @@ use abi::{
     address::PAGE,
     layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
-use rt::{Clist, Object, call};
+use rt::{
+    Clist, Object, call,
+    names::clist::{Error::Full, LARGEST},
+};
 
 use testing::Random;
 
@@ -20,6 +23,7 @@ pub const CASES: &[Case] = &[
     case("clists/sorted", |setting| long(setting, CLIST_SORTED)),
     case("clists/unsorted", |setting| long(setting, 0)),
     case("clists/full", full),
+    case("clists/no-longer-than-is-read", no_longer_than_is_read),
     case("clists/changes-count-at-once", changes_count),
     case("clists/malformed-is-refused", malformed_is_refused),
     case("clists/becomes-malformed", becomes_malformed),
@@ -142,6 +146,22 @@ fn full(_: &Setting) -> Outcome {
         ensure_eq!(puppet.accesses(object.base())?, Rights::R);
         puppet.end()?;
     }
+    Ok(())
+}
+
+/// One that is full and could not be read if it were longer stays as it is, and is read.
+fn no_longer_than_is_read(_: &Setting) -> Outcome {
+    let list = Object::create(LARGEST)?;
+    let count = room(&list);
+    set_header(&list, ClistHeader { count, ..GOOD });
+    let address = list.base();
+    let mut clist = Clist::of_object(list);
+    let one_more = Capability {
+        address: PAGE,
+        password: 1,
+    };
+    ensure_eq!(clist.insert(one_more), Err(rt::Error::Clist(Full)));
+    ensure_eq!(Clist::open(address)?.object().bytes(), LARGEST);
     Ok(())
 }
 

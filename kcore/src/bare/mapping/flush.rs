@@ -114,7 +114,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The largest block of a mapping that begins here and is in the range.
     fn block_level(&self, found: &Found, top: u32, at: u64, end: u64) -> u8 {
         let node = self.mapping.tree.get(top);
-        // What σ₀ granted hangs below its own mapping. It is not σ₀'s to take: then only the entries that are left are.
+        // Pages that σ₀ granted hang below its own mapping, and σ₀ may not take them: then only the entries go that are left.
         let is_whole = self.mapping.sigma0 != Some(node.space) || u64::from(node.live) == span(node);
         if is_whole && at == node.page && at + span(node) <= end {
             return node.level();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Entries of the model's directory: fewer than the names that a sequence makes and frees.
 const ENTRIES: usize = 5;
 
-/// What can be on a disk.
+/// A state that can be on a disk.
 #[derive(Clone, PartialEq, Debug)]
 struct State {
     directory: Vec<u8>,
@@ -250,7 +250,7 @@ fn act(model: &mut Model, act: Act, address: u64) -> Result<(), Failed> {
             rename(model, old, &entry(new, found))
         }
         Act::Replace(name) => {
-            // What is named anew has another name, or is kept for another reason.
+            // An object that gets this name has another name, or is kept for another reason.
             model.now.objects.insert(address, true);
             model.now.clist.insert((address, address + 1));
             replace(model, &entry(name, address))
@@ -266,7 +266,7 @@ fn act(model: &mut Model, act: Act, address: u64) -> Result<(), Failed> {
     }
 }
 
-/// What is known of a run that was cut.
+/// A run that was cut.
 struct Run {
     model: Model,
     /// The names after each act that ended, and the number of acts that had ended at the last checkpoint.
@@ -299,7 +299,7 @@ fn run(acts: &[Act], checkpoint: u32, cut: u32) -> Run {
     run
 }
 
-/// What must hold of a disk after the start has recovered it.
+/// Holds a disk that the start has recovered against the run's history.
 fn judge(run: &Run, after: &Model, what: &str) {
     let names = after.names();
     let objects: BTreeSet<u64> = after.now.objects.keys().copied().collect();
