@@ -21,7 +21,7 @@ use crate::{
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
 pub const SYNC_PAGES_MAX: usize = 12;
 /// Page tables in which a sync looks for them.
-const SYNC_TABLES_MAX: u64 = 128;
+const SYNC_TABLES_MAX: u64 = 64;
 
 /// The sync or checkpoint that a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ impl Server {
                 Ok(())
             };
             // Nothing can fail in it.
-            let _ = self.freeze_dirty(world, id, (from, to), SYNC_PAGES_MAX, list);
+            let _ = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, u64::MAX), list);
         }
         let Ok(ticket) = self.store.sync_begin(world, written, &[base]) else {
             self.thaw(world, &pages, true);

@@ -15,7 +15,7 @@
 
 use abi::{
     Call,
-    address::{PAGE, SLOT},
+    address::{PAGE, SLOT, slot_of},
 };
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Failure, Store};
@@ -38,8 +38,10 @@ pub(crate) const COST_LET_GO: u64 = 400;
 const COST_BEGIN: u64 = 1_500;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
-/// How far a piece looks for the next dirty page.
-const PIECE_REACH: u64 = 64 * SLOT;
+/// The cost of a look at a page table for dirty pages.
+const COST_TABLE: u64 = 120;
+/// Slots that one such look goes through.
+const REACH: u64 = 16 * SLOT;
 
 /// How far the phase of freezing is.
 pub(crate) struct Freezing {
@@ -119,12 +121,14 @@ impl Server {
                 .at
                 .filter(|at| at.0 == id && at.1 < end)
                 .map_or(base, |at| at.1);
-            let to = end.min(from.saturating_add(PIECE_REACH));
-            match self.freeze_dirty(world, id, (from, to), left, Store::freeze_page) {
+            let tables = (self.budget.left() / COST_TABLE).max(1);
+            match self.freeze_dirty(world, id, (from, end), (left, tables), Store::freeze_page) {
                 Ok(frozen) => {
-                    self.budget.spend(COST_FREEZE * frozen.pages as u64);
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
+                    if !self.budget.is_left() {
+                        break;
+                    }
                 }
                 Err(reason) => {
                     self.freeze_fails(world, freezing.number, reason);
@@ -189,7 +193,7 @@ impl Server {
     }
 
     /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
-    /// reference on each frame, and the next write to it makes a copy.
+    /// reference on each frame, and the next write to it makes a copy. It looks at so many page tables, and some more. Both are charged.
     ///
     /// # Errors
     /// That of `hand_over`; the page that it did not take is dirty as before.
@@ -198,19 +202,30 @@ impl Server {
         world: &mut W,
         id: ObjectId,
         range: (u64, u64),
-        most: usize,
+        (most, tables): (usize, u64),
         mut hand_over: impl FnMut(&mut Store, DirtyPage) -> Result<(), Failure>,
     ) -> Result<Frozen, Failure> {
         let mut frozen = Frozen {
             pages: 0,
             next: range.0,
         };
-        let mut taken_away = false;
+        let (mut taken_away, mut seen) = (false, 0);
         let mut result = Ok(());
         while frozen.pages < most {
-            let Some(place) = self.objects.get(id).next_page(Which::Dirty, frozen.next, range.1) else {
-                frozen.next = range.1;
-                break;
+            let object = self.objects.get(id);
+            let (to, mut left) = (range.1.min(frozen.next.saturating_add(REACH)), u64::MAX);
+            let place = object.next_near(Which::Dirty, frozen.next, to, &mut left);
+            seen += u64::MAX - left;
+            let Some(place) = place else {
+                let further = object
+                    .slots
+                    .next_with_leaf(slot_of(to).saturating_sub(object.first_slot()));
+                let next = further.map_or(range.1, |slot| (object.first_slot() + slot) * SLOT);
+                frozen.next = next.clamp(to, range.1);
+                if frozen.next == range.1 || seen >= tables {
+                    break;
+                }
+                continue;
             };
             let object = self.objects.get_mut(id);
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
@@ -237,6 +252,7 @@ impl Server {
         if taken_away {
             world.flush_everything();
         }
+        self.budget.spend(COST_FREEZE * frozen.pages as u64 + COST_TABLE * seen);
         result.map(|()| frozen)
     }
 }

@@ -144,13 +144,13 @@ impl Server {
             doom.closed = true;
             doom.begin(depth);
         } else if doom.left_ns == 0 {
+            self.budget.spend(COST_UNWIND);
             doom.left_ns = UNWIND_BOUND_NS;
             doom.told = !doom.told && self.doom_is_told(world, thread);
             unwinds = !doom.told;
         }
         self.threads.record(thread).doom = Some(doom);
         if unwinds {
-            self.budget.spend(COST_UNWIND);
             world.log(format_args!("thread {:#x} is unwound by force", thread.0));
             self.unwind_to(world, thread, depth.saturating_sub(1));
             self.doom_falls(world, thread);
