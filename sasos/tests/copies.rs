@@ -4,6 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
+use kcore::thread::Resumed;
 use sasos::accounts::{AccountId, limits};
 use sasos::{Access, pages::copy::PIECE_PAGES, protection::apd::Apd};
 
@@ -50,6 +51,53 @@ fn no_event_of_a_copy_does_more_than_its_pieces() {
     let longest = rig.longest_event(actor, Call::PageCopy, &[source, target, 1000]);
     assert!(longest < 30 * PIECE_PAGES, "{longest} accesses in one event");
     assert_eq!(rig.load(actor.space, target + 999 * PAGE), Ok(1000));
+}
+
+/// A read costs some 3,300 instructions before it is on its way.
+#[test]
+fn no_event_of_a_copy_asks_for_more_pages_than_its_budget_pays_for() {
+    let mut rig = Rig::new(7, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let source = stored(&mut rig, actor, 500);
+    let (target, _) = rig.call(actor, Call::ObjCreate, &[500 * PAGE, 0]).unwrap();
+    let arguments = [source, target, 500];
+    let most = rig.largest_step(actor, Call::PageCopy, &arguments, |rig| {
+        rig.world.disk.under_way() as u64
+    });
+    assert!((2..=5).contains(&most), "{most} reads begun in one event");
+    for page in 0..500 {
+        assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(page + 1));
+    }
+    rig.check();
+}
+
+/// Where the store must be asked for each page, and for the one that it is copied to, an event does fewer.
+#[test]
+fn pages_that_the_store_must_be_asked_for_take_more_events() {
+    let mut rig = Rig::new(8, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let [source, target] = [0; 2].map(|_| {
+        let base = rig.kept(actor, 1001, 0);
+        rig.store(actor.space, base + 1000 * PAGE, 1).unwrap();
+        base
+    });
+    rig.put_away();
+    for base in [source, target] {
+        assert_eq!(rig.load(actor.space, base + 1000 * PAGE), Ok(1));
+    }
+    // Zeroes over zeroes, which nobody knows but the store.
+    let mut resumed = Resumed::First;
+    let mut events = 1;
+    while rig
+        .begin(actor, Call::PageCopy, &[source, target, 1000], resumed)
+        .is_none()
+    {
+        resumed = Resumed::Woken;
+        events += 1;
+        assert!(events < 10_000, "it never ends");
+    }
+    assert!(events > 150, "{events} events");
+    rig.check();
 }
 
 /// The account is looked at before the first page is changed.

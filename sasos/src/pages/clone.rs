@@ -34,10 +34,12 @@ const PIECE_PAGES: usize = 30;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;
 /// The cost of making a page table, in instructions, roughly.
-const COST_TABLE: u64 = 1000;
-/// The cost of looking at a run of pages that the store must be asked for, of sharing one, of asking for one, and of noting other limits.
-const COST_FOUND: u64 = 600;
+pub(crate) const COST_TABLE: u64 = 1000;
+/// The cost of looking at a run of pages that the store must be asked for, of sharing one, of passing one, of asking for one, and of noting other
+/// limits.
+pub(crate) const COST_FOUND: u64 = 600;
 const COST_SHARED: u64 = 250;
+const COST_PASSED: u64 = 100;
 const COST_ASKED: u64 = 900;
 const COST_LIMIT: u64 = 2_000;
 /// Pages that are asked of the disk at once.
@@ -257,7 +259,7 @@ impl Server {
     }
 
     /// Whether the store must be asked for pages of an object.
-    fn is_asked_for(&self, id: ObjectId) -> bool {
+    pub(crate) fn is_asked_for(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
         object.is_persistent() && !object.is_complete()
     }
@@ -297,7 +299,7 @@ impl Server {
                     // It came at once: it is resident now, or the next look tells why not.
                     Ok(None) => {}
                     Err(stop @ Stop::Wait(Key::Page(_))) => {
-                        self.read_ahead(world, source, at);
+                        self.read_ahead(world, source, at, end);
                         return Ok(Some((at, stop)));
                     }
                     Err(stop) => return Err(stop),
@@ -311,14 +313,23 @@ impl Server {
         Ok(None)
     }
 
-    /// Asks the disk for the next pages as well, so that it has enough to do.
-    fn read_ahead<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64) {
-        let end = self.objects.get(id).end().min(from + READ_AHEAD * PAGE);
+    /// Asks the disk for the next pages as well, up to `to`, so that it has enough to do.
+    pub(crate) fn read_ahead<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
+        let end = to.min(from + READ_AHEAD * PAGE);
         let mut next = from + PAGE;
         // A page that could not be read is for the call that comes to it.
-        while next < end && !self.pager.failed.has(next) && self.budget.spend(COST_ASKED) {
-            if !self.is_resident(id, next)
-                && let Err(Stop::Fail(_) | Stop::Again) = self.limits_of_absent(world, id, next)
+        while next < end && !self.pager.failed.has(next) {
+            let passes = self.is_resident(id, next) || self.pager.reading.has(next);
+            let cost = if passes { COST_PASSED } else { COST_ASKED };
+            if !self.budget.has(cost) {
+                break;
+            }
+            self.budget.spend(cost);
+            if !passes
+                && !matches!(
+                    self.limits_of_absent(world, id, next),
+                    Ok(_) | Err(Stop::Wait(Key::Page(_)))
+                )
             {
                 break;
             }

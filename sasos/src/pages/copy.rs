@@ -1,10 +1,10 @@
 //! `PageCopy`: the pages of one range get the frames of another, copy-on-write.
 //!
-//! Done in pieces, from the first page on: so the kernel is held for a bounded time, and the source may be larger than
-//! memory. There are two passes. The first only looks: whether every page of the target may be written, and how many
-//! pages the target has to be given, which must not be more than the account and the disk have. The second copies.
-//! In it a piece first has all its reads asked for at once, then takes what it needs, and only then changes pages,
-//! which cannot fail any more.
+//! Done in pieces, from the first page on, each as far as the event's budget reaches: so the kernel is held for a bounded time,
+//! and the source may be larger than memory. There are two passes. The first only looks: whether every page of the target may be
+//! written, and how many pages the target has to be given, which must not be more than the account and the disk have. The second
+//! copies. In it a piece ends at the first page that must be read, and asks for those behind it, too. It then takes what it needs,
+//! and only then changes pages, which cannot fail any more.
 //!
 //! So a call that fails has copied nothing, or whole pages from the first one on: where a page of the source is damaged,
 //! or others took the memory that was there at the beginning.
@@ -23,17 +23,19 @@ use crate::{
     directory::object::ObjectId,
     lives::continuation::Continuation,
     lives::thread::Caller,
-    pages::clone::withhold,
+    pages::clone::{COST_FOUND, COST_TABLE, withhold},
     pages::page::Range,
     pages::pager::{Content, Place, index_of},
     pages::release::FLUSH_SINGLY,
-    pages::slots::Slot,
 };
 
-/// Pages of a piece. A page costs some 200 instructions, so that one event stays below 20,000.
+/// Pages that are copied in one piece, at most.
 pub const PIECE_PAGES: u64 = 32;
-/// Pieces of either pass that are done in one event.
-const PIECES_AT_ONCE: u32 = 2;
+/// The cost of looking at a page and at the one that it is copied to, of copying one, and of having the store promise a block for it, in
+/// instructions, roughly.
+const COST_LOOK: u64 = 300;
+const COST_COPY: u64 = 750;
+const COST_PROMISED: u64 = 350;
 
 /// The fate of a page of the target.
 #[derive(Copy, Clone)]
@@ -44,12 +46,12 @@ enum Fate {
     Gets(Frame, Rights),
 }
 
-/// Limits of the pages of a piece.
-type PieceLimits = [Rights; PIECE_PAGES as usize];
-
-/// The sources of a piece: for each page a frame, with a reference that is ours, or zeroes.
-struct Sources {
+/// What is known of the pages of a piece.
+struct Piece {
+    /// For each page of the source a frame, with a reference that is ours, or zeroes.
     frames: [Option<Frame>; PIECE_PAGES as usize],
+    /// The limits of the pages of the target.
+    limits: [Rights; PIECE_PAGES as usize],
     /// How many of the leading ones are known.
     ready: usize,
 }
@@ -73,7 +75,8 @@ impl Server {
         if source.from < target.to && target.from < source.to {
             return Err(Error::BadArgument.into());
         }
-        for _ in 0..PIECES_AT_ONCE {
+        // Each event gets on, though the search for rights may have left nothing of its budget.
+        loop {
             let begun = self.threads.record(caller.thread).continuation;
             self.threads.record(caller.thread).continuation = if let Continuation::Copies(done) = begun {
                 let count = (pages - done).min(PIECE_PAGES);
@@ -87,9 +90,9 @@ impl Server {
                     Continuation::CopyLooks { seen, lacks } => (seen, lacks),
                     _ => (0, 0),
                 };
-                let count = (pages - seen).min(PIECE_PAGES);
-                let lacks = lacks + self.look_at(world, part(source, seen, count), part(target, seen, count))?;
-                let seen = seen + count;
+                let at = seen * PAGE;
+                let lacks = lacks + u64::from(self.look_at(world, (source.id, from + at), (target.id, to + at))?);
+                let seen = seen + 1;
                 if seen < pages {
                     Continuation::CopyLooks { seen, lacks }
                 } else {
@@ -97,21 +100,30 @@ impl Server {
                     Continuation::Copies(0)
                 }
             };
+            if !self.budget.is_left() {
+                return Err(Stop::Again);
+            }
         }
-        Err(Stop::Again)
     }
 
-    /// Whether a piece of the target may be written, and how many pages it lacks that the source has.
-    fn look_at<W: World>(&mut self, world: &mut W, source: Range, target: Range) -> Step<u64> {
-        let mut lacks = 0;
-        for (from, to) in source.pages().zip(target.pages()) {
-            if !self.limits_known(world, target.id, to)?.contains(Rights::W) {
-                return Err(Error::Protection.into());
-            }
-            let stored = matches!(self.lookup(world, source.id, from), PageLookup::Stored(_));
-            lacks += u64::from(stored && !self.is_resident(target.id, to));
+    /// Whether a page of the target, which must be one that may be written, lacks what the source has.
+    fn look_at<W: World>(&mut self, world: &mut W, from: (ObjectId, u64), to: (ObjectId, u64)) -> Step<bool> {
+        let cost = COST_LOOK + self.cost_of_asking(from) + self.cost_of_asking(to);
+        self.budget.spend(cost);
+        if !self.limits_known(world, to.0, to.1)?.contains(Rights::W) {
+            return Err(Error::Protection.into());
         }
-        Ok(lacks)
+        let stored = matches!(self.lookup(world, from.0, from.1), PageLookup::Stored(_));
+        Ok(stored && !self.is_resident(to.0, to.1))
+    }
+
+    /// The cost of asking the store for a page, if it must be asked.
+    fn cost_of_asking(&self, (id, address): (ObjectId, u64)) -> u64 {
+        if self.is_asked_for(id) && !self.is_resident(id, address) {
+            COST_FOUND
+        } else {
+            0
+        }
     }
 
     /// Refuses what the account of an object, or the disk, certainly cannot hold.
@@ -151,75 +163,75 @@ impl Server {
 
     /// Copies the leading pages of a piece, one at least; tells how many.
     fn copy_piece<W: World>(&mut self, world: &mut W, source: Range, target: Range) -> Step<u64> {
-        if self.objects.get(target.id).is_persistent() {
-            self.may_get_dirty(world, target.id)?;
-        }
-        for slot in slot_of(target.from)..=slot_of(target.to - 1) {
-            let object = self.objects.get(target.id);
-            let slot = slot - object.first_slot();
-            if object.slots.get(slot).and_then(Slot::leaf).is_none() {
+        let mut piece = Piece {
+            frames: [None; PIECE_PAGES as usize],
+            limits: [Rights::RWX; PIECE_PAGES as usize],
+            ready: 0,
+        };
+        let gathered = self.gather(world, source, target, &mut piece);
+        let copied = match gathered {
+            Err(stop) if piece.ready == 0 => Err(stop),
+            _ => self.copy_gathered(world, source, target, &piece),
+        };
+        let known = piece.frames[..piece.ready].iter().flatten();
+        known.for_each(|&frame| world.frame_release(frame));
+        copied
+    }
+
+    /// Finds out what a piece needs, as far as the budget reaches, up to the first page that must be read.
+    fn gather<W: World>(&mut self, world: &mut W, source: Range, target: Range, piece: &mut Piece) -> Step<()> {
+        let is_kept = self.objects.get(target.id).is_persistent();
+        let cost_copy = COST_COPY + if is_kept { COST_PROMISED } else { 0 };
+        for (index, (from, to)) in source.pages().zip(target.pages()).enumerate() {
+            if index > 0 && !self.budget.is_left() {
+                break;
+            }
+            let cost = cost_copy + self.cost_of_asking((source.id, from)) + self.cost_of_asking((target.id, to));
+            self.budget.spend(cost);
+            if self.leaf_at(target.id, to).is_none() {
+                self.budget.spend(COST_TABLE);
+                let slot = slot_of(to) - self.objects.get(target.id).first_slot();
                 self.make_leaf(world, target.id, slot)?;
             }
-        }
-        let mut limits: PieceLimits = [Rights::RWX; PIECE_PAGES as usize];
-        for (index, address) in target.pages().enumerate() {
-            limits[index] = self.limits_known(world, target.id, address)?;
-            if !limits[index].contains(Rights::W) {
+            let limits = self.limits_known(world, target.id, to)?;
+            if !limits.contains(Rights::W) {
                 return Err(Error::Protection.into());
             }
-        }
-        let sources = self.sources(world, source)?;
-        // Should no page of the target have to be cleared, it goes back.
-        let zeroes = if sources.frames[..sources.ready].iter().any(Option::is_none) {
-            match self.frame(world, Content::Zeroes) {
-                Ok(frame) => Some(frame),
-                Err(stop) => {
-                    sources.give_back(world);
-                    return Err(stop);
-                }
+            let entry = self.peek(world, source.id, from);
+            if let Err(Stop::Wait(Key::Page(_))) = entry {
+                self.read_ahead(world, source.id, from, source.to);
             }
+            // With our reference it stays, though memory for the others be short.
+            let frame = entry?.map(|entry| entry.frame);
+            if let Some(frame) = frame {
+                world.frame_share(frame);
+            }
+            (piece.frames[index], piece.limits[index]) = (frame, limits);
+            piece.ready = index + 1;
+        }
+        Ok(())
+    }
+
+    /// Copies what is known of a piece.
+    fn copy_gathered<W: World>(&mut self, world: &mut W, source: Range, target: Range, piece: &Piece) -> Step<u64> {
+        // Should no page of the target have to be cleared, it goes back.
+        let clears = piece.frames[..piece.ready].iter().any(Option::is_none);
+        let zeroes = if clears {
+            Some(self.frame(world, Content::Zeroes)?)
         } else {
             None
         };
-        let copied = self.give_frames(world, source, target, &sources, &limits, zeroes);
-        sources.give_back(world);
+        // Freezing may have begun while the store was asked.
+        let may = if self.objects.get(target.id).is_persistent() {
+            self.may_get_dirty(world, target.id)
+        } else {
+            Ok(())
+        };
+        let copied = may.and_then(|()| Ok(self.give_frames(world, source, target, piece, zeroes)?));
         if let Some(frame) = zeroes {
             world.frame_release(frame);
         }
-        Ok(copied?)
-    }
-
-    /// Finds the frames of a piece of the source, and asks for all that are on the disk.
-    fn sources<W: World>(&mut self, world: &mut W, source: Range) -> Step<Sources> {
-        let mut sources = Sources {
-            frames: [None; PIECE_PAGES as usize],
-            ready: 0,
-        };
-        let mut stopped = None;
-        for (index, address) in source.pages().enumerate() {
-            match self.peek(world, source.id, address) {
-                // With our reference it stays, though memory for the others be short.
-                Ok(entry) if stopped.is_none() => {
-                    sources.frames[index] = entry.map(|entry| entry.frame);
-                    sources.frames[index]
-                        .into_iter()
-                        .for_each(|frame| world.frame_share(frame));
-                    sources.ready = index + 1;
-                }
-                Ok(_) => {}
-                Err(stop) => {
-                    stopped.get_or_insert(stop);
-                    // Pages behind it are asked for too, as long as there is room.
-                    if !matches!(stop, Stop::Wait(Key::Page(_))) {
-                        break;
-                    }
-                }
-            }
-        }
-        match stopped {
-            Some(stop) if sources.ready == 0 => Err(stop),
-            _ => Ok(sources),
-        }
+        copied
     }
 
     /// Takes what the target needs and then changes its pages; tells how many there are.
@@ -228,20 +240,19 @@ impl Server {
         world: &mut W,
         source: Range,
         target: Range,
-        sources: &Sources,
-        limits: &PieceLimits,
+        piece: &Piece,
         zeroes: Option<Frame>,
     ) -> Result<u64, Error> {
         let mut fates = [Fate::Stays; PIECE_PAGES as usize];
         let mut lacks = 0;
-        for (index, address) in target.pages().enumerate().take(sources.ready) {
-            let Some(frame) = self.content_of(world, target.id, address, sources.frames[index], zeroes) else {
+        for (index, address) in target.pages().enumerate().take(piece.ready) {
+            let Some(frame) = self.content_of(world, target.id, address, piece.frames[index], zeroes) else {
                 continue;
             };
-            fates[index] = Fate::Gets(frame, limits[index]);
+            fates[index] = Fate::Gets(frame, piece.limits[index]);
             lacks += u64::from(!self.is_resident(target.id, address));
         }
-        let fates = &fates[..sources.ready];
+        let fates = &fates[..piece.ready];
         self.charge_pages(target.id, lacks)?;
         if let Err(error) = self.promise(world, target, fates) {
             self.refund_pages(target.id, lacks);
@@ -253,7 +264,7 @@ impl Server {
             let Fate::Gets(frame, limits) = fates[index] else {
                 continue;
             };
-            if sources.frames[index].is_some()
+            if piece.frames[index].is_some()
                 && let Some(leaf) = self.leaf_at(source.id, from)
             {
                 changed += usize::from(withhold(world, leaf, index_of(from)));
@@ -348,14 +359,6 @@ impl Server {
             self.pager.failed.remove(address);
         }
         old
-    }
-}
-
-impl Sources {
-    /// Gives the references back.
-    fn give_back<W: World>(self, world: &mut W) {
-        let known = self.frames[..self.ready].iter().flatten();
-        known.for_each(|&frame| world.frame_release(frame));
     }
 }
 
