@@ -3,7 +3,7 @@
 mod common;
 
 use abi::{
-    Call, Error,
+    Call, Error, Rights,
     address::{PAGE, SLOT},
     layout::{Capability, FOREVER},
 };
@@ -659,4 +659,57 @@ fn limits_hold_though_a_clone_is_made_between_two_pieces() {
         assert_eq!(written, Err(Error::Protection), "page {page}");
     }
     rig.check();
+}
+
+/// Pages with limits of their own are zeroed where they are. One whose frame a clone has, too, is copied before.
+#[test]
+fn zeroes_over_shared_pages_with_limits_come_in_pieces() {
+    let mut rig = Rig::new(15, 8000, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let (source, _) = rig.call(actor, Call::ObjCreate, &[64 * PAGE, 0]).unwrap();
+    for page in 0..64 {
+        rig.store(actor.space, source + page * PAGE, page + 1).unwrap();
+    }
+    rig.call(actor, Call::PageLimit, &[source, 64, Rights::RW.bits().into()])
+        .unwrap();
+    let (clone, _) = rig.call(actor, Call::ObjClone, &[source, 0, 0]).unwrap();
+    let arguments = [clone, 64, abi::layout::UNMAP_ZERO];
+    let copied = rig.largest_step(actor, Call::PageUnMap, &arguments, |rig| rig.world.frames_free());
+    assert!((1..=8).contains(&copied), "{copied} pages copied in one event");
+    for page in 0..64 {
+        assert_eq!(rig.load(actor.space, clone + page * PAGE), Ok(0));
+        assert_eq!(rig.load(actor.space, source + page * PAGE), Ok(page + 1));
+    }
+    rig.check();
+}
+
+/// Where the store knows the limits it notes them again, page by page.
+#[test]
+fn zeroes_over_pages_with_limits_that_are_on_the_disk_come_in_pieces() {
+    for how in [abi::layout::UNMAP_ZERO, abi::layout::UNMAP_REPLACE] {
+        let mut rig = Rig::new(16, 8000, 20_000);
+        let actor = rig.actor(Apd::EMPTY);
+        let base = rig.kept(actor, 64, 0);
+        for page in 0..64 {
+            rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+        }
+        rig.call(actor, Call::PageLimit, &[base, 64, Rights::RW.bits().into()])
+            .unwrap();
+        rig.put_away();
+        if how == abi::layout::UNMAP_REPLACE {
+            for page in 0..64 {
+                rig.store(actor.space, base + page * PAGE, 99).unwrap();
+            }
+        }
+        let noted = rig.largest_step(actor, Call::PageUnMap, &[base, 64, how], |rig| {
+            rig.server.store.noted() as u64
+        });
+        assert!((1..=12).contains(&noted), "{noted} limits noted in one event");
+        for page in 0..64 {
+            let expected = if how == abi::layout::UNMAP_ZERO { 0 } else { page + 1 };
+            assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(expected));
+            assert_eq!(known(&mut rig, base, page), [6, 6]);
+        }
+        rig.check();
+    }
 }

@@ -3,7 +3,8 @@
 //! The limits of pages are not content: they stay. A page that must not be written must not be
 //! dropped either.
 //!
-//! Done in pieces, in two passes: the first looks whether every page may be written, the second drops.
+//! Done in pieces, each as far as the event's budget reaches, in two passes: the first looks whether every page may be written, the
+//! second drops.
 
 use alloc::vec::Vec;
 
@@ -23,13 +24,20 @@ use crate::{
     durability::durable::no_room,
     lives::continuation::Continuation,
     lives::thread::Caller,
+    pages::clone::COST_FOUND,
     pages::page::Range,
     pages::pager::{absent_limits, from_flags, to_flags},
     pages::release::Remembered,
 };
 
-/// Pages in memory, or of a persistent object, that are looked at or dropped in one piece.
+/// Pages in memory, or of a persistent object, that are looked at or dropped in one piece, at most.
 const PIECE_PAGES: u64 = 16;
+/// The cost of looking at a page in memory, of dropping it, of copying one that is shared and filling it with zeroes, and of having the store note
+/// limits, in instructions, roughly.
+const COST_LOOK: u64 = 60;
+const COST_DROP: u64 = 500;
+const COST_ZERO: u64 = 1_800;
+const COST_NOTED: u64 = 1_700;
 /// How far a piece of a transient object reaches.
 const PIECE_REACH: u64 = 32 * SLOT;
 
@@ -84,12 +92,12 @@ impl Server {
                 Continuation::UnMapLooks(seen) => (true, seen),
                 _ => (true, 0),
             };
-            let piece = self.piece(range, range.from + done * PAGE);
+            let mut piece = self.piece(range, range.from + done * PAGE);
             match (disposition, looks) {
-                (Disposition::Zero, true) => self.check_zero(world, piece)?,
-                (Disposition::Zero, false) => self.unmap_zero(world, piece)?,
-                (Disposition::Replace, true) => self.check_replace(world, piece)?,
-                (Disposition::Replace, false) => self.unmap_replace(world, piece)?,
+                (Disposition::Zero, true) => self.check_zero(world, &mut piece)?,
+                (Disposition::Zero, false) => self.unmap_zero(world, &mut piece)?,
+                (Disposition::Replace, true) => self.check_replace(world, &piece)?,
+                (Disposition::Replace, false) => self.unmap_replace(world, &mut piece)?,
             }
             let done = done + piece.count();
             self.threads.record(caller.thread).continuation = match looks {
@@ -99,7 +107,7 @@ impl Server {
                 false => return Ok((0, 0)),
             };
             // Looking and dropping are one piece if the pages are few.
-            if !looks || pages > PIECE_PAGES / 2 {
+            if !looks || pages > PIECE_PAGES / 2 || !self.budget.is_left() {
                 return Err(Stop::Again);
             }
         }
@@ -125,12 +133,14 @@ impl Server {
 
     // ---- for zeroes -------------------------------------------------------------------------------
 
-    /// Whether every page of a piece may be written.
-    fn check_zero<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+    /// Whether every page of a piece may be written. The piece becomes shorter where the budget is used up.
+    fn check_zero<W: World>(&mut self, world: &mut W, piece: &mut Range) -> Step<()> {
+        if self.objects.get(piece.id).is_persistent() {
+            self.absent_limited(world, piece)?;
+        }
         self.limited_pages(world, piece)?;
         let object = self.objects.get(piece.id);
         if object.is_persistent() {
-            self.absent_limited(world, piece)?;
             return Ok(());
         }
         let first = object.page_of(piece.from);
@@ -148,30 +158,47 @@ impl Server {
         Ok(())
     }
 
-    fn unmap_zero<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+    /// Makes a piece read as zeroes. It becomes shorter where the budget is used up.
+    fn unmap_zero<W: World>(&mut self, world: &mut W, piece: &mut Range) -> Step<()> {
         // Pages with limits of their own keep them. Resident ones are zeroed where they are, the
         // others of this piece go.
-        let limited = self.limited_pages(world, piece)?;
         let persistent = self.objects.get(piece.id).is_persistent();
-        let absent = if persistent {
+        let mut absent = if persistent {
             self.absent_limited(world, piece)?
         } else {
             Vec::new()
         };
+        let limited = self.limited_pages(world, piece)?;
         for &address in &limited {
+            if !self.piece_reaches(COST_ZERO, piece, address) {
+                break;
+            }
             self.zero_page(world, piece.id, address)?;
         }
-        self.drop_between(world, piece, &limited);
+        self.drop_between(world, *piece, &limited);
         if persistent {
-            self.discard(piece, &absent)?;
+            let object = self.objects.get(piece.id);
+            let end = object.page_of(piece.from) + piece.count();
+            absent.retain(|&(page, _)| page < end);
+            self.discard(*piece, &absent)?;
         }
         Ok(())
+    }
+
+    /// Takes the cost of a page off the budget. A piece ends before a page for which nothing is left, unless it is its first.
+    fn piece_reaches(&mut self, cost: u64, piece: &mut Range, address: u64) -> bool {
+        let goes_on = self.budget.spend(cost) || address == piece.from;
+        if !goes_on {
+            piece.to = address;
+        }
+        goes_on
     }
 
     /// Drops what lies between some pages of a piece that stay.
     fn drop_between<W: World>(&mut self, world: &mut W, piece: Range, stay: &[u64]) {
         let mut from = piece.from;
-        for &address in stay.iter().chain([&piece.to]) {
+        let stay = stay.iter().filter(|&&address| address < piece.to);
+        for &address in stay.chain([&piece.to]) {
             if from < address {
                 self.drop_pages(world, piece.id, from, address, Remembered::Perhaps);
             }
@@ -179,40 +206,49 @@ impl Server {
         }
     }
 
-    /// Pages of a piece that are resident and not free of limits.
+    /// Pages of a piece that are resident and not free of limits, as far as the budget reaches.
     ///
     /// # Errors
     /// [`Error::Protection`] if one of them must not be written.
-    fn limited_pages<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<u64>> {
+    fn limited_pages<W: World>(&mut self, world: &mut W, piece: &mut Range) -> Step<Vec<u64>> {
         let mut limited = Vec::new();
         let mut from = piece.from;
-        let object = self.objects.get(piece.id);
-        while let Some(place) = object.next_page(Which::Resident, from, piece.to) {
+        while let Some(place) = self.objects.get(piece.id).next_page(Which::Resident, from, piece.to)
+            && self.piece_reaches(COST_LOOK, piece, place.address)
+        {
             from = place.address + PAGE;
             let entry = world.leaf_get(place.leaf, place.index);
             let limits = entry.map_or(Rights::RWX, |entry| entry.limits);
             if !limits.contains(Rights::W) {
                 return Err(Error::Protection.into());
             }
-            if limits != Rights::RWX {
+            if limits == Rights::RWX {
+                self.budget.spend(COST_DROP);
+            } else {
                 push(&mut limited, place.address)?;
             }
         }
         Ok(limited)
     }
 
-    /// Pages of a piece of a persistent object that are not resident and not free of limits, by number.
+    /// Pages of a piece of a persistent object that are not resident and not free of limits, by number, as far as the budget reaches.
     ///
     /// # Errors
     /// [`Error::Protection`] if one of them must not be written.
-    fn absent_limited<W: World>(&mut self, world: &mut W, piece: Range) -> Step<Vec<(u64, PageFlags)>> {
+    fn absent_limited<W: World>(&mut self, world: &mut W, piece: &mut Range) -> Step<Vec<(u64, PageFlags)>> {
         let mut absent = Vec::new();
         for address in piece.pages() {
+            if self.is_resident(piece.id, address) {
+                continue;
+            }
+            let is_complete = self.objects.get(piece.id).is_complete();
+            let cost = if is_complete { COST_LOOK } else { COST_FOUND };
+            if !self.piece_reaches(cost, piece, address) {
+                break;
+            }
             let object = self.objects.get(piece.id);
             let page = object.page_of(address);
-            let limits = if self.is_resident(piece.id, address) {
-                continue;
-            } else if object.is_complete() {
+            let limits = if is_complete {
                 absent_limits(&object.absent_limits, page)
             } else {
                 self.limits_on_disk(world, piece.id, address)?
@@ -221,6 +257,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits != Rights::RWX {
+                self.budget.spend(COST_NOTED);
                 push(&mut absent, (page, to_flags(limits)))?;
             }
         }
@@ -257,10 +294,10 @@ impl Server {
 
     /// Whether every page of a piece that is changed may be written. One that must not be must not be dropped either, and its
     /// limits stand in its entry alone as long as no checkpoint took it.
-    fn check_replace<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+    fn check_replace<W: World>(&mut self, world: &mut W, piece: &Range) -> Step<()> {
         let mut from = piece.from;
-        let object = self.objects.get(piece.id);
-        while let Some(place) = object.next_page(Which::Dirty, from, piece.to) {
+        while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to) {
+            self.budget.spend(COST_LOOK);
             from = place.address + PAGE;
             let entry = world.leaf_get(place.leaf, place.index);
             if entry.is_some_and(|entry| !entry.limits.contains(Rights::W)) {
@@ -270,7 +307,8 @@ impl Server {
         Ok(())
     }
 
-    fn unmap_replace<W: World>(&mut self, world: &mut W, piece: Range) -> Step<()> {
+    /// Drops the pages of a piece that are changed. It becomes shorter where the budget is used up.
+    fn unmap_replace<W: World>(&mut self, world: &mut W, piece: &mut Range) -> Step<()> {
         self.check_replace(world, piece)?;
         // A checkpoint that failed leaves its entries in the maps in memory. A page that is dropped would be read from there, and nothing would
         // make that durable: first another one has to take these pages.
@@ -278,12 +316,15 @@ impl Server {
             self.wait_for_checkpoint(world)?;
         }
         let mut from = piece.from;
-        while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to) {
+        while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to)
+            && self.piece_reaches(COST_DROP, piece, place.address)
+        {
             from = place.address + PAGE;
             let object = self.objects.get(piece.id);
             let entry = world.leaf_get(place.leaf, place.index);
             let limits = entry.map_or(Rights::RWX, |entry| entry.limits);
             if limits != Rights::RWX {
+                self.budget.spend(COST_NOTED);
                 self.store
                     .set_page_flags(object.base(), object.page_of(place.address), to_flags(limits))
                     .map_err(no_room)?;
