@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{APD_SLOTS, Capability, INFO_USED},
+    layout::{APD_SLOTS, Capability, ClistHeader, INFO_USED},
 };
 use common::{Actor, Order, Rig};
 use kcore::{Machine, thread::Resumed};
@@ -529,4 +529,87 @@ fn what_was_found_first_counts_though_its_place_is_needed() {
         }
     }
     panic!("it never ends");
+}
+
+/// A sorted Clist of 128 GiB that is empty but for the places that a search by halves looks at, and these: all smaller than what is sought.
+struct Sparse {
+    list: u64,
+    middles: Vec<u64>,
+    count: u64,
+}
+
+impl Sparse {
+    fn new(rig: &mut Rig, actor: Actor, slot: u64) -> Self {
+        let bytes = 1 << 37;
+        let (list, _) = rig.call(actor, Call::ObjCreate, &[bytes, 0]).unwrap();
+        let count = (bytes - ClistHeader::BYTES as u64) / 16;
+        let (mut low, mut middles) = (0, Vec::new());
+        while count - low > 12 {
+            let middle = low + (count - low) / 2;
+            middles.push(middle);
+            low = middle + 1;
+        }
+        let sparse = Self { list, middles, count };
+        rig.write_clist(actor.space, list, &[], Order::Sorted);
+        rig.store(actor.space, list + 24, count).unwrap();
+        for &middle in &sparse.middles {
+            sparse.put(rig, actor, middle, (PAGE, 0));
+        }
+        rig.call(actor, Call::ApdInsert, &[slot, list]).unwrap();
+        sparse
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        self.list + ClistHeader::BYTES as u64 + place * 16
+    }
+
+    fn put(&self, rig: &mut Rig, actor: Actor, place: u64, (address, password): (u64, u64)) {
+        rig.store(actor.space, self.at(place), address).unwrap();
+        rig.store(actor.space, self.at(place) + 8, password).unwrap();
+    }
+}
+
+/// Two Clists as long as an object may be.
+fn sparse_lists(seed: u64) -> (Rig, Actor, u64, [Sparse; 2]) {
+    let mut rig = Rig::new(seed, 8000, 8192);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 7]).unwrap();
+    let seeker = rig.actor(Apd::EMPTY);
+    let lists = [0, 1].map(|slot| Sparse::new(&mut rig, seeker, slot));
+    (rig, seeker, base, lists)
+}
+
+/// Each half costs a read, and two lists take sixty.
+#[test]
+fn the_longest_sorted_clists_are_halved_in_pieces() {
+    let (mut rig, seeker, base, lists) = sparse_lists(16);
+    let last = lists[1].count - 1;
+    lists[1].put(&mut rig, seeker, last, (base, 7));
+    let longest = rig.longest_event(seeker, Call::ApdLookup, &[base, R]);
+    assert!(longest < BOUND, "{longest} accesses in one event");
+    rig.call(seeker, Call::ApdFlush, &[]).unwrap();
+    let found = rig.call(seeker, Call::ApdLookup, &[base, R]);
+    assert_eq!(found, Ok((lists[1].at(last), 0)));
+    rig.check();
+}
+
+/// What a search has left behind it may hold what is sought by now: then the list is halved from its beginning.
+#[test]
+fn what_moves_up_between_two_halves_is_found() {
+    for shorter in [false, true] {
+        let (mut rig, seeker, base, lists) = sparse_lists(17);
+        let begun = rig.begin(seeker, Call::ApdLookup, &[base, R], Resumed::First);
+        assert_eq!(begun, None, "it takes more than one piece");
+        let list = &lists[1];
+        let place = list.middles[0];
+        list.put(&mut rig, seeker, place, (base, 7));
+        for &middle in &list.middles[1..] {
+            list.put(&mut rig, seeker, middle, (1 << 60, 0));
+        }
+        if shorter {
+            rig.store(seeker.space, list.list + 24, place + 1).unwrap();
+        }
+        let found = (0..20).find_map(|_| rig.begin(seeker, Call::ApdLookup, &[base, R], Resumed::Woken));
+        assert_eq!(found, Some(Ok((list.at(place), 0))), "shorter: {shorter}");
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Nothing in a Clist is believed but what its passwords prove. The server reads it page by page,
 //! without making pages resident that were never written, and a page that is still on the disk
-//! makes the caller wait. Work is bounded: a sorted Clist is searched by halves, one that is not
-//! only over its first [`UNSORTED_MAX`] capabilities, and those in pieces. A list that claims to be sorted and is not
+//! makes the caller wait. Work is bounded, and goes in pieces: a sorted Clist is searched by halves, one that is not
+//! only over its first [`UNSORTED_MAX`] capabilities. A list that claims to be sorted and is not
 //! finds less than it holds, never more.
 
 use abi::{
@@ -51,6 +51,8 @@ pub struct Reached {
     next: u64,
     /// The capability before it.
     last: Capability,
+    /// How far a sorted Clist has been halved: what is sought begins between these two.
+    halved: Option<(u64, u64)>,
 }
 
 impl Server {
@@ -105,7 +107,7 @@ impl Server {
         };
         let base = self.objects.get(target).base();
         let (first, end) = if shape.sorted {
-            let first = self.near_below(world, shape, base)?;
+            let first = self.near_below(world, shape, base, &mut reached.halved)?;
             (first, shape.count.min(first + NEAR + RUN_MAX))
         } else {
             (0, shape.count.min(UNSORTED_MAX))
@@ -131,7 +133,7 @@ impl Server {
                     return Ok(Enough::No);
                 }
                 next += 1;
-                *reached = Reached { next, last: capability };
+                (reached.next, reached.last) = (next, capability);
                 if seen && !self.budget.is_left() {
                     return Err(Stop::Again);
                 }
@@ -155,21 +157,46 @@ impl Server {
         Ok(if same { reached.next } else { 0 })
     }
 
-    /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`.
-    fn near_below(&mut self, world: &mut impl World, shape: Shape, address: u64) -> Step<u64> {
+    /// An index of a sorted Clist, at most [`NEAR`] before the first capability whose address is at least `address`. `halved` is how far an earlier
+    /// piece has come, and then this one.
+    fn near_below(
+        &mut self,
+        world: &mut impl World,
+        shape: Shape,
+        address: u64,
+        halved: &mut Option<(u64, u64)>,
+    ) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
+        if let Some((below, above)) = *halved
+            && (below == 0 || self.is_below(world, shape, below - 1, address)?)
+            && (above >= shape.count || !self.is_below(world, shape, above, address)?)
+        {
+            (low, high) = (below, above.min(shape.count));
+        }
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
-            let mut bytes = [0; 8];
-            self.budget.spend(COST_READ);
-            self.read_object(world, shape.id, place(middle), &mut bytes)?;
-            if u64::from_le_bytes(bytes) < address {
+            if self.is_below(world, shape, middle, address)? {
                 low = middle + 1;
             } else {
                 high = middle;
             }
+            *halved = Some((low, high));
+            if !self.budget.is_left() {
+                return Err(Stop::Again);
+            }
         }
         Ok(low)
+    }
+
+    /// Whether the capability at an index stands before those for `address`; none does that is not there.
+    fn is_below(&mut self, world: &mut impl World, shape: Shape, index: u64, address: u64) -> Step<bool> {
+        if index >= shape.count {
+            return Ok(false);
+        }
+        let mut bytes = [0; 8];
+        self.budget.spend(COST_READ);
+        self.read_object(world, shape.id, place(index), &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes) < address)
     }
 }
 
