@@ -38,7 +38,7 @@ const NOTED_BLOCKS: u64 = 256;
 
 /// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
 const COST_LIMITED: u64 = 120;
-const COST_NOTED: u64 = 700;
+const COST_NOTED: u64 = 1_000;
 
 /// The zeroes that fill a page, part by part.
 const ZEROES: [u8; 512] = [0; 512];
