@@ -23,6 +23,8 @@ pub const STATUS_KILLED: u64 = 137;
 const ORPHAN_NS: u64 = 2_000_000;
 /// Looks until tasks count as hanging: ten seconds.
 const ORPHAN_LOOKS: u64 = 5_000;
+/// Looks until tasks stay that this shell may not end: only the first shell may end any, and some are ending already.
+const REFUSED_LOOKS: u64 = 100;
 
 /// Runs a program in the foreground and gives the status it ended with.
 ///
@@ -53,8 +55,8 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     // A program that has already ended cannot be interrupted, and need not.
     let _ = call::console_foreground(task.thread());
     let ended = task.wait();
-    // The interrupt character is the shell's again.
-    call::console_foreground(0)?;
+    // The interrupt character is the shell's again, if it was the program's.
+    let _ = call::console_foreground(0);
     let ended = ended?;
     ended.print();
     if ended.report.exception == EXCEPTION_INTERRUPT || ended.report.status == STATUS_INTERRUPTED {
@@ -73,15 +75,22 @@ fn orphans() -> impl Iterator<Item = u64> {
 /// Ends the tasks that an interrupted program has left, and those that they have started: all orphans but those that were there `before`.
 /// The end of a task takes some milliseconds, and may make orphans of others.
 fn end_orphans(before: &[u64]) -> Outcome {
-    for _ in 0..ORPHAN_LOOKS {
-        let mut left = false;
+    for look in 0..ORPHAN_LOOKS {
+        let (mut ending, mut refused) = (false, false);
         for thread in orphans().filter(|thread| !before.contains(thread)) {
-            left = true;
             // It may be ending already.
-            let _ = call::thread_delete(thread, STATUS_KILLED);
+            match call::thread_delete(thread, STATUS_KILLED) {
+                Err(_) => refused = true,
+                Ok(()) => ending = true,
+            }
         }
-        if !left {
+        if !ending && !refused {
             return Ok(());
+        }
+        if !ending && look >= REFUSED_LOOKS {
+            return said(
+                "some tasks that it has started go on, and this shell may not end them; 'exit' leads to the first shell, whose 'kill' ends them".into(),
+            );
         }
         attention::sleep_ns(ORPHAN_NS)?;
     }
