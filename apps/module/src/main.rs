@@ -19,7 +19,8 @@ use rt::{
 rt::entry!(main);
 
 const USAGE: &str = "\
-usage: module list                  all installed versions, the newest of each marked
+usage:
+       module list                  all installed versions, the newest of each marked
        module install FILE...       check module objects and put them on the shelf; imported ones first
        module show NAME             what a module exports and imports
        module remove NAME           destroy a version that nobody uses

@@ -338,7 +338,8 @@ impl Shell {
         match (outcome, command) {
             (Ok(status), _) => status,
             (Err(Complaint::Usage), Some(command)) => {
-                println!("usage: {} {}", command.name, command.arguments);
+                let usage = alloc::format!("usage: {} {}", command.name, command.arguments);
+                println!("{}", usage.trim_end());
                 2
             }
             (Err(complaint @ Complaint::Said(_)), _) => {

@@ -59,9 +59,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             println!("{} {fault}", display::bad("fault:"));
         }
         println!(
-            "{} ({} named, {} unnamed), {}, {} in use",
+            "{} ({}, the root directory, {} without a name), {}, {} in use",
             count(objects, "object"),
-            checked.names,
+            count(checked.names as u64, "name"),
             checked.unnamed,
             count(pages, "page"),
             count(blocks, "block")

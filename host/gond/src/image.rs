@@ -79,7 +79,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// Makes an image with the programs, if there are any.
 pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
     path.file_name()
-        .with_context(|| format!("{} is not a file name", path.display()))?;
+        .with_context(|| format!("'{}' is not a file name", path.display()))?;
     possible(path)?;
     let temporary = place::unfinished(path);
     let made = furnish(&temporary, path, bytes, programs)

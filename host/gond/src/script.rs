@@ -401,6 +401,9 @@ impl Player<'_> {
                 None
             }
             End::Panic => dead(&KernelLog::read(&guest.log).reason()),
+            End::Dead(Some(0)) if last_lines(&guest.complaints, LOG_LINES).contains("GDBstub") => {
+                dead("GDB ended the machine")
+            }
             End::Dead(Some(0)) => dead("the processor was reset (a triple fault?)"),
             End::Dead(Some(status)) => dead(&format!("QEMU ended with status {status}")),
             End::Dead(None) => dead("QEMU was killed by a signal"),

@@ -269,7 +269,10 @@ impl act::System for Acting<'_> {
 /// The capabilities of the Clist at `base`, and whether they stand in the order that it promises.
 pub fn capabilities(volume: &mut Volume, base: u64) -> Result<(Vec<Capability>, bool)> {
     let bytes = whole(volume, base)?;
-    let view = ClistView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    let view = ClistView::open(&bytes).map_err(|error| match base {
+        ROOT_CLIST => anyhow!("the root Clist ({base:#x}): {error}; './gond mend IMAGE' makes it anew"),
+        _ => anyhow!("the object at {base:#x}: {error}"),
+    })?;
     Ok((view.iter().collect(), view.order_holds()))
 }
 

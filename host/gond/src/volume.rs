@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, FormatOptions, Frame, MountMode, MountReport, ObjectRecord,
-    PageFlags, Pages, PutError, Random, ReadStart, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, MountReport,
+    ObjectRecord, PageFlags, Pages, PutError, Random, ReadStart, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -329,8 +329,12 @@ impl Volume {
                     self.changed.clear();
                     // The store has done with the failed one before it begins another.
                     while self.store.page_over().is_some() {}
+                    let reason = match reason {
+                        Failure::Disk => "the host's disk has no room or reports an error".into(),
+                        other => format!("{other:?}"),
+                    };
                     bail!(
-                        "cannot write to {}: {reason:?}; the image is as it was before",
+                        "cannot write to {}: {reason}; the image is as it was before",
                         self.path.display()
                     );
                 }

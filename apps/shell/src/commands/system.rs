@@ -161,7 +161,9 @@ pub fn sleep(_: &mut Shell, arguments: &[&str]) -> Outcome {
         return Err(Complaint::Usage);
     };
     let Some(ns) = text::seconds(text) else {
-        return said(format!("sleep: '{text}' is not a number of seconds"));
+        return said(format!(
+            "sleep: '{text}' is not a number of seconds like 2 or 0.5, up to 18446744073"
+        ));
     };
     attention::sleep_ns(ns)
 }
