@@ -90,7 +90,11 @@ impl Server {
                 seen_ns,
                 used_ns,
             });
+            let task = record.task;
             self.threads.condemn(thread);
+            if let Some(task) = self.tasks.get_mut(task) {
+                self.threads.leave(&mut task.members, thread);
+            }
         }
         world.portal_intercept(thread, Intercept::Yes);
     }

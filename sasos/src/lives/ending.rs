@@ -52,7 +52,9 @@ impl Server {
         if let Some(task) = self.tasks.get_mut(task) {
             push_reserved(&mut task.stacks, stack);
             task.threads -= 1;
-            self.threads.leave(&mut task.members, thread);
+            if !condemned {
+                self.threads.leave(&mut task.members, thread);
+            }
             if task.threads == 0 || has_children {
                 let id = task.id;
                 if task.threads == 0 {

@@ -63,14 +63,12 @@ pub struct Task {
     pub first: ThreadId,
     /// Threads that have not ended, ...
     pub threads: u32,
-    /// ... and which.
+    /// ... and those of them that have no [`Doom`](crate::lives::doom::Doom).
     pub(crate) members: List,
     /// Those that have ended, whose children have not all gone to another thread.
     pub(crate) parting: List,
-    /// As what kind of exception all of them end, if it was killed, ...
+    /// As what kind of exception all of them end, if it was killed.
     killed: Option<u64>,
-    /// ... and how many of them have not been told.
-    untold: u32,
     /// Whether it is in the list of work.
     listed: bool,
     /// The thread that ended last. Its parent learns of it when the task has given all back.
@@ -91,7 +89,7 @@ const STACKS_KEPT: usize = 64;
 
 impl Task {
     /// Whether its threads have to end.
-    pub(crate) const fn is_killed(&self) -> bool {
+    pub const fn is_killed(&self) -> bool {
         self.killed.is_some()
     }
 }
@@ -144,7 +142,6 @@ impl Tasks {
                 members: List::EMPTY,
                 parting: List::EMPTY,
                 killed: None,
-                untold: 0,
                 listed: false,
                 last: ThreadId(0),
                 handlers: Handlers::default(),
@@ -167,7 +164,6 @@ impl Tasks {
         task.first = ThreadId(0);
         task.threads = 0;
         task.killed = None;
-        task.untold = 0;
         task.listed = false;
         task.last = ThreadId(0);
         task.handlers = Handlers::default();
@@ -409,8 +405,8 @@ impl Server {
     /// Ends all threads of a task as an exception of that kind does. Threads inside foreign callees get some time
     /// to return; the task ends with the last of them. The event under way does a first piece of it.
     pub fn task_kill(&mut self, task: TaskId, kind: u64) {
-        if let Some(task) = self.tasks.get_mut(task).filter(|task| task.killed.is_none()) {
-            (task.killed, task.untold) = (Some(kind), task.threads);
+        if let Some(task) = self.tasks.get_mut(task) {
+            task.killed = task.killed.or(Some(kind));
         }
         self.task_ends(task);
     }
@@ -464,14 +460,13 @@ impl Server {
 
     /// Ends the threads of a task that was killed, or condemns them, as far as the budget reaches; tells whether those were all.
     fn threads_are_told(&mut self, world: &mut impl World, id: TaskId) -> bool {
-        while let Some(task) = self.tasks.get_mut(id)
-            && let Some(kind) = task.killed.filter(|_| task.untold > 0)
-            && let Some(thread) = self.threads.first_of(&mut task.members)
+        while let Some(task) = self.tasks.get(id)
+            && let Some(kind) = task.killed
+            && let Some(thread) = self.threads.at(task.members.head as usize).map(|record| record.id)
         {
             if !self.budget.spend(COST_THREAD) {
                 return false;
             }
-            task.untold -= 1;
             let report = ExitReport {
                 thread: thread.0,
                 status: STATUS_SYSTEM + kind,

@@ -207,7 +207,7 @@ pub struct Threads {
     pub(crate) table: Chunks<Thread>,
     /// Siblings: a thread is in one of its parent's two lists.
     links: Box<[Link]>,
-    /// Threads of the same task that have not ended.
+    /// Threads of the same task: a thread is among its members, or among those of its that are parting.
     mates: Box<[Link]>,
     /// Places in use.
     pub count: usize,
@@ -299,14 +299,6 @@ impl Threads {
     #[inline]
     pub(crate) fn leave(&mut self, members: &mut List, thread: ThreadId) {
         members.remove(&mut self.mates, thread.index() as u32);
-    }
-
-    /// The first thread of a task, which is the last from now on.
-    pub(crate) fn first_of(&mut self, members: &mut List) -> Option<ThreadId> {
-        let thread = self.table.get(members.head as usize)?.id;
-        self.leave(members, thread);
-        self.join(members, thread);
-        Some(thread)
     }
 
     /// Enters a thread among those that have a [`Doom`].

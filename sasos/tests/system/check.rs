@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use abi::{Rights, address::PAGES_PER_SLOT, layout::OBJECT_STACK};
 use kcore::{Frame, Machine};
-use sasos::{directory::object::Object, lives::thread::Life};
+use sasos::{
+    directory::object::Object,
+    lives::{task::Task, thread::Life},
+};
 
 use crate::harness::System;
 
@@ -44,6 +47,14 @@ impl System {
                 server.is_owned(id),
                 "the object at {:#x} is on no kill list",
                 object.base()
+            );
+        }
+        let killed = |task| server.tasks.get(task).is_some_and(Task::is_killed);
+        for thread in server.threads.iter().filter(|thread| thread.life == Life::Live) {
+            assert!(
+                thread.doom.is_some() || !killed(thread.task),
+                "{:?} was not told",
+                thread.id
             );
         }
         let running = server.threads.iter().filter(|record| record.life == Life::Live).count();

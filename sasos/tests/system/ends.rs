@@ -9,7 +9,7 @@ use kcore::{
     Machine, ThreadId,
     thread::{Resumed, State},
 };
-use sasos::{Event, Outcome, accounts::Resource};
+use sasos::{Event, Outcome, accounts::Resource, lives::thread::Life};
 use sim::{machine::Touch, rng::Rng};
 
 use crate::harness::{Answer, ENTRY, System};
@@ -124,6 +124,38 @@ fn what_is_made_in_a_callee_that_ends_is_an_orphan() {
     assert_eq!(parent, ThreadId(0));
     system.finish_work();
     system.pump();
+}
+
+/// A task is killed that has more threads than one piece ends, every other one inside of a procedure of others. Each of them is told.
+#[test]
+fn all_threads_of_a_killed_task_are_told() {
+    for threads in 2..40 {
+        let mut system = System::boot_with(63, 8192, 16384);
+        let first = system.first;
+        let service = system.service(first);
+        let head = system.client(&[(service.image, service.password)]);
+        let entry = system.image_of(head) + ENTRY;
+        for n in 1..threads {
+            let thread = ThreadId(system.call(head, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
+            if n % 2 == 0 {
+                assert_eq!(system.enter(thread, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+            }
+        }
+        system.call(first, Call::ThreadDelete, &[head.0, 5]).unwrap();
+        system.finish_work();
+        let left: Vec<_> = (system.server.threads.iter())
+            .filter(|thread| thread.id != first && thread.life == Life::Live)
+            .map(|thread| (thread.id, thread.doom.is_some()))
+            .collect();
+        assert!(left.iter().all(|&(_, told)| told), "of {threads} threads: {left:x?}");
+        assert_eq!(left.len(), (threads - 1) / 2);
+        for (thread, _) in left {
+            system.start(thread, Call::PdxReturn, &[1, 2]);
+        }
+        system.finish_work();
+        assert_eq!(system.reap(first, head), Ok(5));
+        system.check_to_the_end();
+    }
 }
 
 /// A thread was taken out of its call: it is at home with `CalleeFault`, and nothing of what it called from the callee is left to be made.
