@@ -394,7 +394,7 @@ impl<R: Row> Threads<R> {
         thread.resumed = Resumed::First;
         thread.deadline_ns = NO_TIME;
         thread.time_ns = 0;
-        thread.ipc.clear();
+        thread.ipc.clear(index);
         Ok(thread.id)
     }
 

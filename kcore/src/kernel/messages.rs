@@ -23,8 +23,10 @@ pub struct Part {
     pub(crate) pending: u32,
     /// Interrupts that were delivered, and wait or are masked until it receives again.
     pub(crate) delivered: u32,
-    /// Not zero once somebody waited for a message from this thread alone.
-    pub(crate) awaited: u32,
+    /// The threads that have waited for a message from this thread: the bits of their places.
+    awaited: u32,
+    /// The bit of the thread's place, which every 32nd place shares.
+    bit: u32,
     /// Threads that wait to send to it.
     pub(super) senders: List,
     /// Its message buffer, or [`Frame::NOWHERE`].
@@ -39,6 +41,7 @@ impl Part {
     pub const WAIT_FOR: usize = offset_of!(Self, wait_for);
     pub const WINDOW: usize = offset_of!(Self, window);
     pub const AWAITED: usize = offset_of!(Self, awaited);
+    pub const BIT: usize = offset_of!(Self, bit);
     pub const SENDERS: usize = offset_of!(Self, senders);
     pub const BUFFER: usize = offset_of!(Self, buffer);
     /// Of `pending`, with `delivered` behind it: together they are one word.
@@ -46,7 +49,7 @@ impl Part {
 
     /// As [`Part::NONE`]. Each field by itself: what an option holds besides need not be written.
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, place: u32) {
         // All are named, so that a new one is not forgotten here.
         let Self {
             wait_for,
@@ -54,15 +57,36 @@ impl Part {
             pending,
             delivered,
             awaited,
+            bit,
             senders,
             buffer,
             trouble,
         } = self;
         (*wait_for, *window) = (0, 0);
         (*pending, *delivered, *awaited) = (0, 0, 0);
+        *bit = 1 << (place % u32::BITS);
         *senders = List::EMPTY;
         *buffer = Frame::NOWHERE;
         *trouble = None;
+    }
+
+    /// A thread waits for a message from this one.
+    #[inline(always)]
+    pub(crate) fn is_awaited_by(&mut self, bit: u32) {
+        self.awaited |= bit;
+    }
+
+    /// The bit of the thread's place.
+    #[inline(always)]
+    pub(crate) fn bit(&self) -> u32 {
+        self.bit
+    }
+
+    /// The places of the threads that may wait for a message from this one, in a table of so many.
+    pub(crate) fn awaited_by(&self, places: u32) -> impl Iterator<Item = u32> + use<> {
+        let awaited = self.awaited;
+        let bits = (0..u32::BITS).filter(move |bit| awaited & 1 << bit != 0);
+        bits.flat_map(move |bit| (bit..places).step_by(u32::BITS as usize))
     }
 
     /// Its message buffer.
@@ -89,6 +113,7 @@ impl Part {
         wait_for: 0,
         window: 0,
         awaited: 0,
+        bit: 0,
         senders: List::EMPTY,
         pending: 0,
         delivered: 0,
@@ -147,7 +172,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// A thread that is in no list waits for a message.
     pub(crate) fn wait_to_receive(&mut self, me: u32, from: u64, window: u64, until: Option<u64>) {
         if let Some(partner) = self.threads.find(ThreadId(from)) {
-            self.threads.table[partner as usize].ipc.awaited = 1;
+            let bit = self.threads.table[me as usize].ipc.bit;
+            self.threads.table[partner as usize].ipc.is_awaited_by(bit);
         }
         let thread = &mut self.threads.table[me as usize];
         thread.operation = None;

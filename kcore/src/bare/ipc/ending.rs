@@ -16,11 +16,9 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             self.fail(sender, Error::NoSuchThread);
         }
-        if self.thread(index).ipc.awaited != 0 {
-            for waiting in 0..self.threads().table.len() as u32 {
-                if self.thread(waiting).ipc.wait_for == id {
-                    self.fail(waiting, Error::Deleted);
-                }
+        for waiting in self.thread(index).ipc.awaited_by(self.threads().table.len() as u32) {
+            if self.thread(waiting).ipc.wait_for == id {
+                self.fail(waiting, Error::Deleted);
             }
         }
         self.half.nucleus.unbind(id, &mut self.hardware);

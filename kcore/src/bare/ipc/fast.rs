@@ -39,7 +39,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return None;
         }
         let thread = self.current_thread()?;
-        let (sender, space) = (thread.id.0, thread.space);
+        let (sender, space, bit) = (thread.id.0, thread.space, thread.ipc.bit());
         if thread.slow != 0 {
             return None;
         }
@@ -69,7 +69,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         // From here on all is certain.
         self.send_at_once((rip, rsp), from, window, deadline_ns);
         let (context, part) = self.receive_at_once(receiver)?;
-        part.awaited = 1;
+        part.is_awaited_by(bit);
         let (next_rip, next_rsp) = (context.rip, context.rsp);
         self.hand_over_vectors(receiver);
         if let Some(load) = load {

@@ -147,7 +147,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let thread = self.current_thread()?;
         let part = self.half.nucleus.part(thread.space)?;
         let (pager, space) = (part.pager, part.id);
-        let (sender, rip) = (thread.id.0, thread.context.rip);
+        let (sender, rip, bit) = (thread.id.0, thread.context.rip, thread.ipc.bit());
         let to = pager as u32 & 0xffff;
         let other = self.threads().table.get(to as usize)?;
         // Zero, which names no pager, is nobody's identifier; a thread that runs, and is its own pager, waits for nobody.
@@ -159,7 +159,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let label = LABEL_FAULT;
         self.trouble_at_once(Trouble { label, words }, pager);
         let (context, part) = self.receive_at_once(to)?;
-        part.awaited = 1;
+        part.is_awaited_by(bit);
         // Its other registers hold its own, old values: a call keeps none of them.
         context.rflags = USER_FLAGS;
         context.set_results(0, FAULT_TAG, sender);
@@ -211,7 +211,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let (source, way) = (*words.get(length)?, *words.get(length + 1)?);
         let deadline_ns = self.deadline_at_once(thread, timeouts as u32)?;
-        let (space, sender) = (thread.space, thread.id.0);
+        let (space, sender, bit) = (thread.space, thread.id.0, thread.ipc.bit());
         let receiver = to as u32 & 0xffff;
         let other = self.threads().table.get(receiver as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
@@ -230,7 +230,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.send_at_once(at, from, window, deadline_ns);
         let (context, part) = self.receive_at_once(receiver)?;
         if from == to {
-            part.awaited = 1;
+            part.is_awaited_by(bit);
         }
         if part.trouble.take().is_none() {
             context.reset(context.rip, context.rsp);

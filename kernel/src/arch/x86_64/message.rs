@@ -56,6 +56,7 @@ const RSP: isize = before_end(offset_of!(Thread, context) + offset_of!(Context, 
 const WAIT_FOR: isize = before_end(offset_of!(Thread, ipc) + Part::WAIT_FOR);
 const WINDOW: isize = before_end(offset_of!(Thread, ipc) + Part::WINDOW);
 const AWAITED: isize = before_end(offset_of!(Thread, ipc) + Part::AWAITED);
+const BIT: isize = before_end(offset_of!(Thread, ipc) + Part::BIT);
 const BUFFER: isize = before_end(offset_of!(Thread, ipc) + Part::BUFFER);
 const SENDERS: isize = before_end(offset_of!(Thread, ipc) + Part::SENDERS);
 const INTERRUPTS: isize = before_end(offset_of!(Thread, ipc) + Part::INTERRUPTS);
@@ -126,7 +127,8 @@ macro_rules! message {
                 "mov [rbx + {WAIT_FOR}], rsi",
                 "mov [rbx + {WINDOW}], r8",
                 "mov qword ptr [rbp + {WAIT_FOR}], 0",
-                "mov dword ptr [rbp + {AWAITED}], 1",
+                "mov eax, [rbx + {BIT}]",
+                "or [rbp + {AWAITED}], eax",
                 "mov qword ptr [rbp + {DEADLINE}], -1",
                 "mov dword ptr [rbp + {STATE}], {RUNNING}",
                 "mov eax, [rip + {system} + {HERE}]",
@@ -172,6 +174,8 @@ macro_rules! message {
                 "mov dword ptr [rip + {system} + {UNIT}], -1",
                 "jmp 6b",
                 "9:",
+                // The second way may have set it. A thread that runs has none.
+                "mov qword ptr [rbx + {DEADLINE}], -1",
                 "and dword ptr [rip + {system} + {TURN}], -2",
                 "8:",
                 "jmp {slow}",
@@ -206,6 +210,7 @@ macro_rules! message {
                 RUNNING = const State::RUNNING,
                 WINDOW = const WINDOW,
                 AWAITED = const AWAITED,
+                BIT = const BIT,
                 HERE = const HERE,
                 PROCESSOR = const PROCESSOR,
                 CURRENT = const CURRENT,
@@ -245,10 +250,6 @@ message! {
         "ja 8f"
     }
     last {
-        // A reason to be slow. Nothing below could undo what is done here.
-        "mov eax, [rbx + {SLOW}]"
-        "or eax, [rbp + {SLOW}]"
-        "jne 9f"
         // No end, or one at once, which is not for here: both are rare.
         "lea r9d, [r10 + 1]"
         "cmp r9d, 1"
@@ -284,8 +285,12 @@ message! {
         "je 9b"
         "mov rax, -1"
         "jmp 22b"
-        // The words in the buffers. Only these could still be missing, so r9 and rdi are free.
+        // The words in the buffers, if there is no reason to be slow: nothing could undo that. Then only the buffers could still be
+        // missing, so r9 and rdi are free.
         "25:"
+        "mov r9d, [rbx + {SLOW}]"
+        "or r9d, [rbp + {SLOW}]"
+        "jne 9b"
         "cmp dword ptr [rbx + {BUFFER}], 0"
         "je 9b"
         "cmp dword ptr [rbp + {BUFFER}], 0"
