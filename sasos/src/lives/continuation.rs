@@ -104,8 +104,13 @@ pub enum Continuation {
         /// Pages that the target has to be given.
         lacks: u64,
     },
-    /// `PageCopy` copies: pages that have been.
-    Copies(u64),
+    /// `PageCopy` copies.
+    Copies {
+        /// Pages that it has copied.
+        done: u64,
+        /// How often it has waited for the disk since it copied one.
+        waits: u32,
+    },
     /// `PageUnMap` looks at the pages: those that it has seen.
     UnMapLooks(u64),
     /// `PageUnMap` drops: pages that are gone.
@@ -165,7 +170,7 @@ impl Continuation {
             | Self::CloneFails { .. }
             | Self::KeepFails { .. }
             | Self::Limits { .. }
-            | Self::Copies(_)
+            | Self::Copies { .. }
             | Self::UnMaps(_)
             | Self::ApdForgets
             | Self::Checkpoint(_)

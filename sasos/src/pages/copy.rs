@@ -7,7 +7,7 @@
 //! and only then changes pages, which cannot fail any more.
 //!
 //! So a call that fails has copied nothing, or whole pages from the first one on: where a page of the source is damaged,
-//! or others took the memory that was there at the beginning.
+//! others took the memory that was there at the beginning, or there is none for all that one page needs at once.
 
 use abi::{
     Error, Rights,
@@ -36,6 +36,9 @@ pub const PIECE_PAGES: u64 = 32;
 const COST_LOOK: u64 = 300;
 const COST_COPY: u64 = 750;
 const COST_PROMISED: u64 = 350;
+/// How often a copy waits for the disk and gets no further. Where memory is short, what it waits for next takes the frame of what came last: the page of
+/// the source, or what the store knows of either.
+const WAITS_MAX: u32 = 64;
 
 /// The fate of a page of the target.
 #[derive(Copy, Clone)]
@@ -78,13 +81,22 @@ impl Server {
         // Each event gets on, though the search for rights may have left nothing of its budget.
         loop {
             let begun = self.threads.record(caller.thread).continuation;
-            self.threads.record(caller.thread).continuation = if let Continuation::Copies(done) = begun {
+            self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits } = begun {
                 let count = (pages - done).min(PIECE_PAGES);
-                let done = done + self.copy_piece(world, part(source, done, count), part(target, done, count))?;
+                let copied = self.copy_piece(world, part(source, done, count), part(target, done, count));
+                if let Err(Stop::Wait(Key::Page(_))) = copied {
+                    let is_short = waits == WAITS_MAX;
+                    let waits = if is_short { 0 } else { waits + 1 };
+                    self.threads.record(caller.thread).continuation = Continuation::Copies { done, waits };
+                    if is_short {
+                        return Err(Error::NoMemory.into());
+                    }
+                }
+                let done = done + copied?;
                 if done == pages {
                     return Ok((0, 0));
                 }
-                Continuation::Copies(done)
+                Continuation::Copies { done, waits: 0 }
             } else {
                 let (seen, lacks) = match begun {
                     Continuation::CopyLooks { seen, lacks } => (seen, lacks),
@@ -97,7 +109,7 @@ impl Server {
                     Continuation::CopyLooks { seen, lacks }
                 } else {
                     self.room_for(target.id, lacks)?;
-                    Continuation::Copies(0)
+                    Continuation::Copies { done: 0, waits: 0 }
                 }
             };
             if !self.budget.is_left() {

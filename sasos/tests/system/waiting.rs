@@ -1,7 +1,11 @@
 //! Semaphores, and waiting on words.
 
-use abi::{Call, Error, Rights, address::PAGE, layout::FOREVER};
-use kcore::ThreadId;
+use abi::{
+    Call, Error, Rights,
+    address::PAGE,
+    layout::{CONTROL_CHECKPOINT, FOREVER},
+};
+use kcore::{Machine, ThreadId};
 use sasos::accounts::limits::PROGRAM_SEMAPHORES;
 
 use crate::harness::{Answer, ENTRY, System};
@@ -405,4 +409,60 @@ fn a_page_that_comes_while_others_are_asked_for_is_not_waited_for() {
             }
         }
     }
+}
+
+/// Frames that pages leave for tables and for the store.
+const RESERVE: u64 = 64;
+
+/// A copy needs a page of the source, what the store knows of both, and perhaps a frame of zeroes. Where there is memory for one of them only, each
+/// took it from the other, for ever.
+#[test]
+fn a_copy_ends_where_memory_is_short() {
+    let mut refused = 0;
+    for holes in 0..8 {
+        for pages in [1, 2, 7] {
+            refused += u32::from(!is_copied_with(holes, pages));
+        }
+    }
+    assert!(refused > 0, "memory was never short");
+    assert!(is_copied_with(20, 7));
+}
+
+/// Takes all frames but the reserve and some more, and copies between objects on the disk; tells whether there was enough.
+fn is_copied_with(holes: u64, pages: u64) -> bool {
+    let mut system = System::boot_with(80, 160, 4096);
+    let first = system.first;
+    let [source, target] = [(); 2].map(|()| system.object(first, 8).0);
+    for page in [0, 6, 7] {
+        system.set_word(first, source + page * PAGE, 5 + page).unwrap();
+        system.set_word(first, target + page * PAGE, 9).unwrap();
+    }
+    for base in [source, target] {
+        system.call(first, Call::KeepObject, &[base]).unwrap();
+        system.call(first, Call::PageFlush, &[base, 8]).unwrap();
+    }
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
+    while system.server.reclaim(&mut system.platform) > 0 {}
+    while system.server.store.shrink(&mut system.platform, 64) > 0 {}
+    let mut hoard = Vec::new();
+    while system.platform.frames_free() > RESERVE + holes {
+        hoard.push(system.platform.frame_any().unwrap());
+    }
+    let copied = system.call(first, Call::PageCopy, &[source, target, pages]);
+    for frame in hoard {
+        system.platform.frame_release(frame);
+    }
+    assert!(matches!(copied, Ok(_) | Err(Error::NoMemory)), "{copied:?}");
+    if copied.is_ok() {
+        for page in 0..pages {
+            assert_eq!(
+                system.word(first, target + page * PAGE),
+                system.word(first, source + page * PAGE)
+            );
+        }
+    }
+    system.check_to_the_end();
+    copied.is_ok()
 }
