@@ -12,7 +12,7 @@ use abi::{
 };
 use kcore::{SpaceId, wait::Key};
 
-use crate::{Answer, Outcome, Server, World, lives::continuation::Continuation, lives::thread::Caller};
+use crate::{Answer, Outcome, Server, Stop, World, lives::continuation::Continuation, lives::thread::Caller};
 
 impl Server {
     /// `SystemInfo`.
@@ -101,8 +101,20 @@ impl Server {
         let number = if let Continuation::Checkpoint(number) = begun {
             number
         } else {
-            if let Err(stop) = self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
-                return Outcome::from(Err(stop));
+            if let Continuation::CheckpointForRoom(number) = begun
+                && self.checkpoint_reached(number).is_none()
+            {
+                return Outcome::Block(Key::Checkpoint, None);
+            }
+            match self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D) {
+                Ok(_) => {}
+                // There may be no frame for the Clist that has the right before the very checkpoint that is asked for: once it is begun all the same.
+                Err(Stop::Fail(Error::NoMemory)) if begun == Continuation::None && self.checkpoint.last_failed() => {
+                    let number = self.checkpoint_request(world);
+                    self.threads.record(caller.thread).continuation = Continuation::CheckpointForRoom(number);
+                    return Outcome::Again;
+                }
+                Err(stop) => return Outcome::from(Err(stop)),
             }
             let last = exit.is_some();
             let number = if last {

@@ -128,6 +128,8 @@ pub enum Continuation {
         /// The domain whose threads it counts, by its serial number, the place of the next thread, and those that were counted.
         counts: (u64, u32, u32),
     },
+    /// `SystemControl` waits for the checkpoint with this number before it looks at the caller's right.
+    CheckpointForRoom(u64),
     /// `SystemControl` waits for the checkpoint with this number.
     Checkpoint(u64),
     /// `SemWait` waits for the semaphore at an address, which had this serial number.
@@ -160,6 +162,7 @@ impl Continuation {
             | Self::UnMapLooks(_)
             | Self::Keep { .. }
             | Self::Shows
+            | Self::CheckpointForRoom(_)
             | Self::Report { .. }
             | Self::ChildLooks { .. } => true,
             Self::Durable { .. }

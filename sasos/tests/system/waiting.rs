@@ -466,3 +466,35 @@ fn is_copied_with(holes: u64, pages: u64) -> bool {
     system.check_to_the_end();
     copied.is_ok()
 }
+
+/// A checkpoint has failed while memory was short, and the disk works again: whoever asks for the next one gets it, though nobody has a frame for the
+/// Clist with his right before that.
+#[test]
+fn a_checkpoint_that_failed_is_made_again_without_memory() {
+    let mut system = System::boot_with(81, 200, 4096);
+    let first = system.first;
+    let (base, _) = system.object(first, 40);
+    system.call(first, Call::KeepObject, &[base]).unwrap();
+    let (clist, _) = system.clist(first, &[]);
+    for page in 0..40 {
+        system.set_word(first, base + page * PAGE, 7).unwrap();
+    }
+    system.platform.disk.set_failing(1);
+    let failed = system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]);
+    assert_eq!(failed, Err(Error::DiskError));
+    system.platform.disk.set_failing(0);
+    // The domain forgets what it has found.
+    system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
+    while system.server.reclaim(&mut system.platform) > 0 {}
+    while system.server.store.shrink(&mut system.platform, 64) > 0 {}
+    let mut hoard = Vec::new();
+    while system.platform.frames_free() > RESERVE {
+        hoard.push(system.platform.frame_any().unwrap());
+    }
+    let made = system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]);
+    for frame in hoard {
+        system.platform.frame_release(frame);
+    }
+    assert_eq!(made, Ok((0, 0)));
+    system.check_to_the_end();
+}
