@@ -90,7 +90,7 @@ impl Store {
     /// A node that somebody may wait for is there, or will not come.
     fn note_node(&mut self) {
         self.nodes_came += 1;
-        self.reads_due = true;
+        self.pass.again = true;
     }
 
     /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.

@@ -4,7 +4,7 @@ use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
 use crate::heap::NoHeap;
 use crate::io::Purpose;
 use crate::map::{Entry, Missing, Walk};
-use crate::store::{COST_READ, Store};
+use crate::store::{COST_LOOK, COST_READ, Store};
 use crate::world::{DiskError, Frame, Operation, World};
 
 /// A page being read.
@@ -13,8 +13,20 @@ pub(crate) struct Read {
     page: u64,
     /// The durable generation when it began.
     pub(crate) generation: u64,
-    /// The frame, once the contents are on their way.
-    arriving: Option<(Frame, Entry)>,
+    /// Taken when the read begins: a caller that asks for more than memory holds is told at once, and reads that go on need nothing.
+    frame: Frame,
+    /// Where the contents stand, once they are on their way.
+    arriving: Option<Entry>,
+}
+
+/// How far the reads that wait for nodes were looked at. Reads are numbered in the order in which they began.
+#[derive(Default)]
+pub(crate) struct Pass {
+    /// The next one to be looked at, and the end of the pass; behind that stand reads that began later.
+    at: u64,
+    end: u64,
+    /// Whether a node came since the pass began, so that there has to be another one.
+    pub(crate) again: bool,
 }
 
 /// A page as lookups see it, all pending changes included.
@@ -88,17 +100,22 @@ impl Store {
         if let View::Zero(limits) = self.view(world, base, page) {
             return ReadStart::Zero(limits);
         }
+        if self.expect_page().is_err() {
+            return ReadStart::NoMemory;
+        }
+        let Some(frame) = world.alloc() else {
+            return ReadStart::NoMemory;
+        };
         let read = Read {
             base,
             page,
             generation: self.generation,
+            frame,
             arriving: None,
         };
-        if self.expect_page().is_err() || self.page_reads.insert(self.next_read, read).is_err() {
-            return ReadStart::NoMemory;
-        }
+        let noted = self.page_reads.insert(self.next_read, read);
+        debug_assert!(noted.is_ok(), "room was made");
         self.next_read += 1;
-        self.reads_due = true;
         self.awake = true;
         ReadStart::Reading
     }
@@ -110,21 +127,36 @@ impl Store {
         self.events.expect(1)
     }
 
-    /// Lets every read that waits for a node go on. All at once, whatever the budget: each takes its frame here, so that
-    /// a caller that asks for more than memory holds is told, and does not have pages brought in and taken away again for ever.
-    pub(crate) fn advance_reads(&mut self, world: &mut impl World) {
-        let mut next = 0;
-        while let Some((id, read)) = self.page_reads.from(next) {
-            next = id + 1;
-            if read.arriving.is_none() {
-                self.spend(COST_READ);
-                self.advance_read(world, id);
+    /// Lets the reads go on that have just begun, and with a node that came those that wait for one, as far as the budget reaches; tells whether
+    /// all had their turn.
+    pub(crate) fn advance_reads(&mut self, world: &mut impl World) -> bool {
+        loop {
+            let Pass { at, end, .. } = self.pass;
+            if let Some((id, read)) = self.page_reads.from(at).filter(|&(id, _)| id < end) {
+                let waits = read.arriving.is_none();
+                let cost = if waits { COST_READ } else { COST_LOOK };
+                if !self.may_go_on(cost) {
+                    return false;
+                }
+                self.spend(cost);
+                self.pass.at = id + 1;
+                if waits {
+                    self.advance_read(world, id);
+                }
+            } else if core::mem::take(&mut self.pass.again) {
+                self.pass.at = 0;
+                self.pass.end = self.next_read;
+            } else if end < self.next_read {
+                self.pass.at = end;
+                self.pass.end = self.next_read;
+            } else {
+                return true;
             }
         }
     }
 
     fn advance_read(&mut self, world: &mut impl World, id: u64) {
-        let Some(&Read { base, page, .. }) = self.page_reads.get_ref(id) else {
+        let Some(&Read { base, page, frame, .. }) = self.page_reads.get_ref(id) else {
             return;
         };
         let outcome = match self.view(world, base, page) {
@@ -134,38 +166,30 @@ impl Store {
                 Ok(()) => return,
                 Err(reason) => Err(reason),
             },
-            View::Zero(limits) => match world.alloc() {
-                None => Err(BadPage::Memory),
-                Some(frame) => {
-                    world.bytes_mut(frame).fill(0);
-                    Ok((frame, limits.unwrap_or_default()))
+            View::Zero(limits) => {
+                world.bytes_mut(frame).fill(0);
+                Ok(limits.unwrap_or_default())
+            }
+            View::Stored(entry) if !self.geometry.is_data(entry.block) => Err(BadPage::Checksum),
+            View::Stored(entry) => {
+                if let Some(read) = self.page_reads.get_mut(id) {
+                    read.arriving = Some(entry);
                 }
-            },
-            View::Stored(entry) => match world.alloc() {
-                None => Err(BadPage::Memory),
-                Some(frame) if !self.geometry.is_data(entry.block) => {
-                    world.free(frame);
-                    Err(BadPage::Checksum)
-                }
-                Some(frame) => {
-                    if let Some(read) = self.page_reads.get_mut(id) {
-                        read.arriving = Some((frame, entry));
-                    }
-                    self.io
-                        .submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
-                    return;
-                }
-            },
+                self.io
+                    .submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
+                return;
+            }
         };
         self.page_reads.remove(id);
-        self.tell(base, page, outcome);
+        self.tell(world, (base, page), frame, outcome);
     }
 
     pub(crate) fn page_arrived(&mut self, world: &mut impl World, id: u64, result: Result<(), DiskError>) {
         let Some(Read {
             base,
             page,
-            arriving: Some((frame, entry)),
+            frame,
+            arriving: Some(entry),
             ..
         }) = self.page_reads.remove(id)
         else {
@@ -174,25 +198,29 @@ impl Store {
         let outcome = if result.is_err() {
             Err(BadPage::Disk)
         } else if self.key.checksum(entry.block, world.bytes(frame)) == entry.checksum {
-            Ok((frame, entry.flags))
+            Ok(entry.flags)
         } else {
             Err(BadPage::Checksum)
         };
-        if outcome.is_err() {
-            world.free(frame);
-        }
-        self.tell(base, page, outcome);
+        self.tell(world, (base, page), frame, outcome);
     }
 
-    fn tell(&mut self, base: u64, page: u64, outcome: Result<(Frame, PageFlags), BadPage>) {
+    fn tell(
+        &mut self,
+        world: &mut impl World,
+        (base, page): (u64, u64),
+        frame: Frame,
+        outcome: Result<PageFlags, BadPage>,
+    ) {
         let event = match outcome {
-            Ok((frame, flags)) => Event::PageRead {
+            Ok(flags) => Event::PageRead {
                 base,
                 page,
                 frame,
                 flags,
             },
             Err(reason) => {
+                world.free(frame);
                 self.damaged += u64::from(matches!(reason, BadPage::Checksum | BadPage::Map));
                 Event::PageBad { base, page, reason }
             }

@@ -24,7 +24,7 @@ use crate::loading::Load;
 use crate::loss::Loss;
 use crate::map::{MapKey, MapRoot, Maps};
 use crate::objects::blocks_of;
-use crate::pages::Read;
+use crate::pages::{Pass, Read};
 use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
 use crate::settle::written;
@@ -150,8 +150,8 @@ pub struct Store {
     pub(crate) bad_loads: Map<MapKey, BadPage>,
     /// Nodes that came so far, well or not: a job that waits for one need not look again before this moves on.
     pub(crate) nodes_came: u64,
-    /// Whether a read was begun or a node came since the reads that wait for nodes were looked at.
-    pub(crate) reads_due: bool,
+    /// How far the reads that wait for nodes were looked at.
+    pub(crate) pass: Pass,
     pub(crate) page_reads: Map<u64, Read>,
     pub(crate) next_read: u64,
     pub(crate) queue: Queue<Work>,
@@ -187,6 +187,8 @@ pub(crate) const COST_BLOCK: u64 = 14_000;
 const COST_WRITTEN: u64 = 2_400;
 /// The cost of looking how a read may go on, and of asking for its block.
 pub(crate) const COST_READ: u64 = 2_400;
+/// The cost of looking at a read whose contents are on their way.
+pub(crate) const COST_LOOK: u64 = 60;
 /// The cost of an event.
 const COST_EVENT: u64 = 200;
 /// The cost of setting a block free.
@@ -262,7 +264,7 @@ impl Store {
             loads: Map::default(),
             bad_loads: Map::default(),
             nodes_came: 0,
-            reads_due: false,
+            pass: Pass::default(),
             page_reads: Map::default(),
             next_read: 0,
             queue: Queue::default(),
@@ -364,12 +366,10 @@ impl Store {
                 break;
             }
             self.awake = false;
-            if core::mem::take(&mut self.reads_due) {
-                self.advance_reads(world);
-            }
+            let all_read = self.advance_reads(world);
             // Too little for what a job does next is as good as no turn.
             self.passed_over = !self.allowance.allows(COST_BLOCK);
-            if !self.may_go_on(1) {
+            if !all_read || !self.may_go_on(1) {
                 break;
             }
             self.advance_jobs(world);

@@ -363,6 +363,51 @@ fn the_end_of_a_checkpoint_goes_in_pieces() {
     }
 }
 
+/// Reads that wait for one map node go on in pieces when it has come, by any grant, and none is forgotten.
+#[test]
+fn reads_that_wait_for_one_node_go_on_in_pieces() {
+    for size in [1, 2_000, GRANT] {
+        let (mut world, mut store) = with_objects(2);
+        (0..2).for_each(|number| store.put_object(&record(number, 256)).expect("room"));
+        let pages: Vec<DirtyPage> = (0..2)
+            .flat_map(|number| promised(&mut store, &mut world, number, 200))
+            .collect();
+        store
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .expect("idle");
+        most_of(&mut store, &mut world);
+        let mut world = world.world;
+        let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+        let (mut begun, mut arrived, mut most, mut grants) = (0, 0, 0, 0);
+        while arrived < 400 {
+            // Others ask while some go on.
+            for page in begun / 2..(begun / 2 + 20).min(200) {
+                for number in 0..2 {
+                    let base = record(number, 0).base;
+                    assert_eq!(store.read_page(&mut world, base, page), ReadStart::Reading);
+                    begun += 1;
+                }
+            }
+            let (before, mut budget) = (store.stats().reads, Budget::of(size));
+            while let Some(event) = store.poll_within(&mut world, &mut budget) {
+                let Event::PageRead { frame, .. } = event else {
+                    panic!("{event:?}")
+                };
+                world.free(frame);
+                arrived += 1;
+            }
+            most = most.max(store.stats().reads - before);
+            if begun == 400 && !store.is_stopped() {
+                world.step();
+            }
+            grants += 1;
+            assert!(grants < 20_000, "{arrived} of 400 came by grants of {size}");
+        }
+        assert!(most < 12, "{most} reads went on by one grant of {size}");
+        assert!(store.is_idle());
+    }
+}
+
 /// However little an event grants, each one gets on: nothing is spent before that which then is too much.
 #[test]
 fn jobs_come_to_their_end_by_any_grant() {

@@ -22,7 +22,7 @@ use crate::{
     lives::task::TaskId,
     lives::thread::Caller,
     pages::page::limit_ranges,
-    pages::pager::{absent_limits, index_of},
+    pages::pager::{FRAME_RESERVE, absent_limits, index_of},
     pages::slots::PageBits,
     protection::capability::password_or_random,
 };
@@ -313,12 +313,13 @@ impl Server {
         Ok(None)
     }
 
-    /// Asks the disk for the next pages as well, up to `to`, so that it has enough to do.
+    /// Asks the disk for the next pages as well, up to `to`, so that it has enough to do. Each takes a frame: where memory is
+    /// short, it would be that of the page that the call waits for.
     pub(crate) fn read_ahead<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
         let end = to.min(from + READ_AHEAD * PAGE);
         let mut next = from + PAGE;
         // A page that could not be read is for the call that comes to it.
-        while next < end && !self.pager.failed.has(next) {
+        while next < end && world.frames_free() > FRAME_RESERVE && !self.pager.failed.has(next) {
             let passes = self.is_resident(id, next) || self.pager.reading.has(next);
             let cost = if passes { COST_PASSED } else { COST_ASKED };
             if !self.budget.has(cost) {
