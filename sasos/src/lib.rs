@@ -79,6 +79,9 @@ pub struct Server {
     pub store: store::Store,
     /// Work that goes on behind the event that began it.
     pub work: lives::work::WorkList,
+    /// Instructions that a call of the machine costs beside what it does: [`kcore::outside::Remote::CALL`] where the server is outside of the
+    /// kernel, otherwise nothing. Long work that makes many such calls is charged for them.
+    pub machine_call: u64,
     /// The budget that the event under way still has for long work.
     budget: store::Budget,
     /// The thread whose event is answered; none before the first.

@@ -204,3 +204,27 @@ fn a_long_line_is_written_in_pieces() {
         "{written:?}"
     );
 }
+
+/// With the server outside of the kernel each link that goes costs a call of the machine, so fewer go in one event.
+#[test]
+fn calls_of_the_machine_are_paid_for() {
+    const SLOTS: u64 = 200;
+    let [inside, outside] = [0, kcore::outside::Remote::<()>::CALL].map(|call| {
+        let mut rig = Rig::new(9, 16_000, 4096);
+        rig.server.machine_call = call;
+        let owner = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(owner, Call::ObjCreate, &[SLOTS * SLOT, 0]).unwrap();
+        rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
+        for slot in 0..SLOTS {
+            rig.store(owner.space, base + slot * SLOT, slot).unwrap();
+        }
+        let longest = rig.longest_event(owner, Call::ObjPasswd, &[base, 5, 0]);
+        rig.check();
+        longest
+    });
+    assert!(inside > 80, "{inside} accesses in one event");
+    assert!(
+        outside * 2 < inside,
+        "{outside} accesses in one event, and {inside} where calls cost nothing"
+    );
+}

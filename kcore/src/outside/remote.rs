@@ -57,6 +57,11 @@ const fn padded<const N: usize>(given: [u64; N]) -> [u64; 6] {
     all
 }
 
+impl<G> Remote<G> {
+    /// Instructions that a machine call costs beside what it does, roughly: the way to the kernel and back.
+    pub const CALL: u64 = 180;
+}
+
 impl<G: Gate> Remote<G> {
     /// A call that cannot fail unless this server is wrong.
     ///

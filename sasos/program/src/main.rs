@@ -58,7 +58,10 @@ fn main(_root: RootPage) {
         Err(error) => give_up(&world.machine, &format!("the disk is refused: {error}")),
     };
     world.log(format_args!("store: {report:?}"));
-    let started = Server::new(store, &report).and_then(|mut server| server.start(&mut world).map(|_| server));
+    let started = Server::new(store, &report).and_then(|mut server| {
+        server.machine_call = kcore::outside::Remote::<Window>::CALL;
+        server.start(&mut world).map(|_| server)
+    });
     let server = match started {
         Ok(server) => server,
         Err(error) => give_up(&world.machine, &format!("the first program does not start: {error}")),

@@ -99,6 +99,7 @@ impl Server {
             store,
             work: WorkList::default(),
             // The start is one event without a bound.
+            machine_call: 0,
             budget: store::Budget::ALL,
             current: kcore::ThreadId(0),
             unchecked: 0,

@@ -28,7 +28,7 @@ const COST_FORGOTTEN: u64 = 160;
 /// The further cost where the store may take a promise of space back.
 const COST_UNPROMISED: u64 = 290;
 /// The cost of a page of a persistent object that is clean, where pages are looked at and dropped one by one.
-pub(crate) const COST_CLEAN: u64 = 1100;
+const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
 const COST_TABLE: u64 = 500;
 /// The same of a link to one, for each domain that may have it.
@@ -56,12 +56,13 @@ impl Server {
         };
         let object = self.objects.get(id);
         // Most objects are small: all that they have is left to the end.
-        let whole = cost_of_all(object, cost_of_page(object));
+        let costs = Costs::of(object, self.machine_call);
+        let whole = costs.all(object);
         if object.slots.is_one() && object.prepared == Prepared::No && self.budget.has(whole) {
             self.budget.spend(whole);
             return (!self.semaphores_go(world, range.clone())).then_some(at);
         }
-        let (end, cost) = piece_of(object, cost_of_page(object), at, range.end, self.budget);
+        let (end, cost) = piece_of(object, costs, at, range.end, self.budget);
         let first = object.first_slot();
         // Tables of slots that stay in part stay.
         let whole = if range.start == object.base() {
@@ -134,8 +135,14 @@ impl Server {
             if linked && object.nodes.len() > FEW {
                 continue;
             }
-            self.budget
-                .spend(COST_TABLE + if linked { COST_LINK * u64::from(FEW) } else { 0 });
+            self.budget.spend(
+                COST_TABLE
+                    + if linked {
+                        (COST_LINK + self.machine_call) * u64::from(FEW)
+                    } else {
+                        0
+                    },
+            );
             let slots = number..next;
             if linked {
                 self.unlink_everywhere(world, id, &slots);
@@ -165,9 +172,53 @@ impl Server {
     }
 }
 
+/// The costs of dropping parts of an object, in instructions, roughly.
+#[derive(Copy, Clone)]
+pub(crate) struct Costs {
+    /// A page.
+    page: u64,
+    /// The link of a page table in one domain.
+    link: u64,
+}
+
+impl Costs {
+    /// Those of clean pages of an object that nobody has.
+    pub(crate) const CLEAN: Self = Self {
+        page: COST_CLEAN,
+        link: COST_LINK,
+    };
+
+    /// Those of an object whose content is dropped. `call` is what a call of the machine costs.
+    #[inline]
+    fn of(object: &Object, call: u64) -> Self {
+        let page = if object.has_holders() {
+            COST_PAGE + 2 * call
+        } else {
+            COST_FORGOTTEN + call
+        };
+        let promised = if object.blocks > 0 { COST_UNPROMISED } else { 0 };
+        Self {
+            page: page + promised,
+            link: COST_LINK + call,
+        }
+    }
+
+    /// That of the page table of a slot.
+    #[inline]
+    fn table(self, object: &Object, slot: u64) -> u64 {
+        COST_TABLE + self.link * u64::from(object.linkers(slot))
+    }
+
+    /// That of all that an object has.
+    #[inline]
+    fn all(self, object: &Object) -> u64 {
+        object.resident * self.page + object.leaves * self.table(object, 0)
+    }
+}
+
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
-pub(crate) fn piece_of(object: &Object, cost_page: u64, at: u64, to: u64, budget: Budget) -> (u64, u64) {
-    let whole = cost_of_all(object, cost_page);
+pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: Budget) -> (u64, u64) {
+    let whole = costs.all(object);
     if budget.has(whole) {
         return (to, whole);
     }
@@ -181,33 +232,10 @@ pub(crate) fn piece_of(object: &Object, cost_page: u64, at: u64, to: u64, budget
         let page = object.slots.get(number).and_then(|state| state.resident.next(from));
         let address = page.map(|index| start + index as u64 * PAGE);
         if let Some(address) = address.filter(|&address| address < to) {
-            (end, cost) = (address + PAGE, cost + cost_page);
+            (end, cost) = (address + PAGE, cost + costs.page);
         } else {
-            (end, cost) = ((start + SLOT).min(to), cost + cost_of_table(object, number));
+            (end, cost) = ((start + SLOT).min(to), cost + costs.table(object, number));
         }
     }
     (end, cost)
-}
-
-/// The cost of dropping a page of an object.
-#[inline]
-fn cost_of_page(object: &Object) -> u64 {
-    let cost = if object.has_holders() {
-        COST_PAGE
-    } else {
-        COST_FORGOTTEN
-    };
-    cost + if object.blocks > 0 { COST_UNPROMISED } else { 0 }
-}
-
-/// The same of the page table of a slot.
-#[inline]
-fn cost_of_table(object: &Object, slot: u64) -> u64 {
-    COST_TABLE + COST_LINK * u64::from(object.linkers(slot))
-}
-
-/// The same of all that an object has.
-#[inline]
-fn cost_of_all(object: &Object, cost_page: u64) -> u64 {
-    object.resident * cost_page + object.leaves * cost_of_table(object, 0)
 }

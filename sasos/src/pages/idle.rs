@@ -12,7 +12,7 @@ use crate::{
     directory::object::ObjectId,
     lives::work::Piece,
     pages::{
-        dismantle::{COST_CLEAN, piece_of},
+        dismantle::{Costs, piece_of},
         pager::FRAME_RESERVE,
     },
 };
@@ -131,7 +131,7 @@ impl Server {
         }
         let at = self.pager.idle.at.max(object.base());
         if at < object.end() {
-            let (end, cost) = piece_of(object, COST_CLEAN, at, object.end(), self.budget);
+            let (end, cost) = piece_of(object, Costs::CLEAN, at, object.end(), self.budget);
             let slots = slot_of(at) - object.first_slot()..slot_of(end - 1) - object.first_slot() + 1;
             let fits = self.budget.has(cost);
             self.budget.spend(cost);

@@ -169,7 +169,7 @@ impl Server {
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
-            if !self.budget.spend(COST_LEAF) {
+            if !self.budget.spend(COST_LEAF + self.machine_call) {
                 return Some(false);
             }
             world.unlink(at.space(), object.first_slot() + number);
