@@ -246,7 +246,9 @@ impl Server {
     /// out of the store by the caller, who also says when its address is free again.
     pub fn object_drop(&mut self, world: &mut impl World, id: ObjectId, addresses: AddressesOf) {
         // Those who drop in pieces have done this before.
-        self.unbounded(|server| server.cut_piece(world, id));
+        if self.objects.get(id).cut.is_some() {
+            self.unbounded(|server| server.cut_piece(world, id));
+        }
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());

@@ -85,11 +85,17 @@ impl Server {
     }
 
     /// Drops what an object that was cut short has behind its end, as far as the budget reaches; tells whether nothing is left there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cut_piece(&mut self, world: &mut impl World, id: ObjectId) -> bool {
-        let Some(cut) = self.objects.get(id).cut else {
-            return true;
-        };
+        match self.objects.get(id).cut {
+            None => true,
+            Some(cut) => self.cut_further(world, id, cut),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn cut_further(&mut self, world: &mut impl World, id: ObjectId, cut: Cut) -> bool {
         if !self.cut_withdrawn(world, id, cut) {
             return false;
         }
