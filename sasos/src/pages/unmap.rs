@@ -175,13 +175,14 @@ impl Server {
             }
             self.zero_page(world, piece.id, address)?;
         }
-        self.drop_between(world, *piece, &limited);
         if persistent {
             let object = self.objects.get(piece.id);
             let end = object.page_of(piece.from) + piece.count();
             absent.retain(|&(page, _)| page < end);
+            // It may have no room for that, and then all pages stay.
             self.discard(*piece, &absent)?;
         }
+        self.drop_between(world, *piece, &limited);
         Ok(())
     }
 

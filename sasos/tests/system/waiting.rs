@@ -498,3 +498,41 @@ fn a_checkpoint_that_failed_is_made_again_without_memory() {
     assert_eq!(made, Ok((0, 0)));
     system.check_to_the_end();
 }
+
+/// `PageUnMap` drops nothing from memory that the store has no room to forget: the page would read as what the disk has of it.
+#[test]
+fn an_unmap_that_finds_the_disk_full_changes_nothing() {
+    const FAR: u64 = 512 * PAGE;
+    let mut system = System::boot_with(82, 4096, 700);
+    let first = system.first;
+    let (base, _) = system.object(first, 64 * 512);
+    let pages = (0..64).map(|n| base + n * FAR);
+    for value in [60, 90] {
+        for page in pages.clone() {
+            system.set_word(first, page, value).unwrap();
+        }
+        if value == 60 {
+            system.call(first, Call::KeepObject, &[base]).unwrap();
+            system
+                .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+                .unwrap();
+        }
+    }
+    let refused = loop {
+        let (filler, _) = system.object(first, 1);
+        system.set_word(first, filler, 1).unwrap();
+        if let Err(error) = system.call(first, Call::KeepObject, &[filler]) {
+            break error;
+        }
+    };
+    assert_eq!(refused, Error::DiskFull);
+    let mut failed = 0;
+    for page in pages {
+        let unmapped = system.call(first, Call::PageUnMap, &[page, 1, 0]);
+        let wanted = if unmapped.is_ok() { 0 } else { 90 };
+        assert_eq!(system.word(first, page), Ok(wanted), "{unmapped:?}");
+        failed += u32::from(unmapped == Err(Error::DiskFull));
+    }
+    assert!(failed > 0, "the store had room to forget all of them");
+    system.check_to_the_end();
+}
