@@ -299,6 +299,7 @@ impl<S: Supervisor> System<S> {
     /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
         self.news = false;
+        self.put_off_until = 0;
         self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();

@@ -14,6 +14,7 @@ use crate::{
     Server, Step, Stop, World,
     containers::{push_reserved, reserve},
     directory::object::{Object, ObjectId, Which},
+    durability::freeze::COST_TABLE,
     lives::continuation::Continuation,
     lives::thread::{Caller, Life},
 };
@@ -96,7 +97,7 @@ impl Server {
                 Ok(())
             };
             // Nothing can fail in it.
-            let _ = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, u64::MAX), list);
+            let _ = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, false), list);
         }
         let Ok(ticket) = self.store.sync_begin(world, written, &[base]) else {
             self.thaw(world, &pages, true);
@@ -124,9 +125,14 @@ impl Server {
             match object.next_near(Which::Dirty, next, to, &mut tables) {
                 Some(place) => next = place.address + PAGE,
                 None if tables == 0 => break,
-                None => return self.sync_begin(world, base, from, to),
+                None => {
+                    self.budget.spend(COST_TABLE * (SYNC_TABLES_MAX - tables));
+                    return self.sync_begin(world, base, from, to);
+                }
             }
         }
+        // The call has looked at them before, to see whether all is durable.
+        self.budget.spend(2 * COST_TABLE * (SYNC_TABLES_MAX - tables));
         Goal::Checkpoint(self.checkpoint_request(world))
     }
 

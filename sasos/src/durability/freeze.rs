@@ -39,7 +39,9 @@ const COST_BEGIN: u64 = 1_500;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// The cost of a look at a page table for dirty pages.
-const COST_TABLE: u64 = 120;
+pub(crate) const COST_TABLE: u64 = 120;
+/// The further cost of the first page of a page table: the store looks for its promises elsewhere than for those of the last one.
+const COST_APART: u64 = 1_700;
 /// Slots that one such look goes through.
 const REACH: u64 = 16 * SLOT;
 
@@ -98,7 +100,7 @@ impl Server {
             self.freeze_fails(world, freezing.number, Failure::Memory);
             return;
         }
-        let mut left = PIECE_PAGES.min((self.budget.left() / COST_FREEZE) as usize).max(1);
+        let mut left = PIECE_PAGES;
         while left > 0 {
             let Some(id) = self.objects.first_dirty() else {
                 self.freeze_done(world, freezing);
@@ -121,8 +123,7 @@ impl Server {
                 .at
                 .filter(|at| at.0 == id && at.1 < end)
                 .map_or(base, |at| at.1);
-            let tables = (self.budget.left() / COST_TABLE).max(1);
-            match self.freeze_dirty(world, id, (from, end), (left, tables), Store::freeze_page) {
+            match self.freeze_dirty(world, id, (from, end), (left, true), Store::freeze_page) {
                 Ok(frozen) => {
                     left = left.saturating_sub(frozen.pages.max(1));
                     freezing.at = Some((id, frozen.next));
@@ -193,7 +194,7 @@ impl Server {
     }
 
     /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
-    /// reference on each frame, and the next write to it makes a copy. It looks at so many page tables, and some more. Both are charged.
+    /// reference on each frame, and the next write to it makes a copy. Where others go on (`goes_on`), it ends when the budget is used up.
     ///
     /// # Errors
     /// That of `hand_over`; the page that it did not take is dirty as before.
@@ -202,31 +203,34 @@ impl Server {
         world: &mut W,
         id: ObjectId,
         range: (u64, u64),
-        (most, tables): (usize, u64),
+        (most, goes_on): (usize, bool),
         mut hand_over: impl FnMut(&mut Store, DirtyPage) -> Result<(), Failure>,
     ) -> Result<Frozen, Failure> {
         let mut frozen = Frozen {
             pages: 0,
             next: range.0,
         };
-        let (mut taken_away, mut seen) = (false, 0);
+        let (mut taken_away, mut table) = (false, None);
         let mut result = Ok(());
-        while frozen.pages < most {
+        // Each event gets on, however much was spent before.
+        while frozen.pages < most && (frozen.next == range.0 || !goes_on || self.budget.is_left()) {
             let object = self.objects.get(id);
             let (to, mut left) = (range.1.min(frozen.next.saturating_add(REACH)), u64::MAX);
             let place = object.next_near(Which::Dirty, frozen.next, to, &mut left);
-            seen += u64::MAX - left;
+            self.budget.spend(COST_TABLE * (u64::MAX - left));
             let Some(place) = place else {
                 let further = object
                     .slots
                     .next_with_leaf(slot_of(to).saturating_sub(object.first_slot()));
                 let next = further.map_or(range.1, |slot| (object.first_slot() + slot) * SLOT);
                 frozen.next = next.clamp(to, range.1);
-                if frozen.next == range.1 || seen >= tables {
+                if frozen.next == range.1 {
                     break;
                 }
                 continue;
             };
+            let apart = table.replace(place.slot) != Some(place.slot);
+            self.budget.spend(COST_FREEZE + if apart { COST_APART } else { 0 });
             let object = self.objects.get_mut(id);
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
                 let page = DirtyPage {
@@ -252,7 +256,6 @@ impl Server {
         if taken_away {
             world.flush_everything();
         }
-        self.budget.spend(COST_FREEZE * frozen.pages as u64 + COST_TABLE * seen);
         result.map(|()| frozen)
     }
 }

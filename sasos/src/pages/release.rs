@@ -35,7 +35,7 @@ const LOOKS_LEAST: u64 = 10;
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.
 const COST_CHUNK: u64 = 1_000;
-const COST_MARKS: u64 = 40;
+const COST_MARKS: u64 = 80;
 const MARKS_COUNTED: u64 = 5;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;

@@ -310,7 +310,12 @@ impl Slots {
             if let Some(slot) = self.get_mut(number) {
                 let start = number * PAGES_PER_SLOT;
                 let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
-                gone += u64::from(slot.blocks.take_run(first, end).count());
+                let taken = if first == 0 && end >= PAGES_PER_SLOT as usize {
+                    core::mem::take(&mut slot.blocks)
+                } else {
+                    slot.blocks.take_run(first, end)
+                };
+                gone += u64::from(taken.count());
             }
         }
         gone
