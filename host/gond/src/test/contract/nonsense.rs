@@ -117,7 +117,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("oo1 run nosuch", "there is no 'nosuch'"),
     ("oo1 verify y", "not an OO1 database"),
     ("oo1 remove nosuch", "there is no 'nosuch'"),
-    ("module nosuch", "usage: module"),
+    ("module nosuch", "module install FILE"),
     ("module install nosuch", "no such name"),
     ("micro nosuch", "no row 'nosuch'"),
     ("suite nosuch", "unknown option"),
