@@ -6,7 +6,7 @@ mod common;
 use abi::{Call, Error, address::PAGE, address::SLOT};
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
-use sasos::{Event, protection::apd::Apd};
+use sasos::{Access, Event, protection::apd::Apd};
 
 /// Pages that one event drops at most.
 const PIECE_PAGES: u64 = 32;
@@ -59,6 +59,50 @@ fn dirty_pages_behind_a_cut_go_in_pieces() {
         rig.checkpoint().unwrap();
         rig.settle();
         assert_eq!(rig.server.store.stats().reserved, reserved, "all promises came back");
+        rig.check();
+    }
+}
+
+/// Many pages are on their way when the object is cut, or deleted: those who wait for them are woken in pieces.
+#[test]
+fn reads_behind_a_cut_end_in_pieces() {
+    /// Reads that one event ends at most.
+    const READS: usize = 40;
+    for (call, arguments) in [(Call::ObjResize, &[LEFT * PAGE][..]), (Call::ObjDelete, &[])] {
+        let mut rig = Rig::new(3, 8000, 20_000);
+        let actor = rig.actor(Apd::EMPTY);
+        let base = rig.kept(actor, PAGES, PASSWORD);
+        write(&mut rig, actor, base, 1);
+        rig.put_away();
+        let user = rig.holder(base, PASSWORD);
+        for page in LEFT..PAGES {
+            rig.world.kernel.enter_space(user.space);
+            let event = Event::Fault {
+                thread: user.thread,
+                address: base + page * PAGE,
+                access: Access::Read,
+            };
+            rig.server.handle(&mut rig.world, event);
+        }
+        assert!(
+            rig.server.pager.reads() > 4 * READS,
+            "{} reads",
+            rig.server.pager.reads()
+        );
+        let arguments = [&[base], arguments].concat();
+        let (mut most, mut resumed) = (0, Resumed::First);
+        while rig.server.pager.reads() > 0 {
+            let before = rig.server.pager.reads();
+            if resumed == Resumed::First || rig.server.work.is_empty() {
+                let _ = rig.begin(user, call, &arguments, resumed);
+            } else {
+                rig.server.handle(&mut rig.world, Event::Poll);
+            }
+            most = most.max(before.saturating_sub(rig.server.pager.reads()));
+            resumed = Resumed::Woken;
+        }
+        assert!(most <= READS, "{call:?}: {most} reads in one event");
+        rig.settle();
         rig.check();
     }
 }

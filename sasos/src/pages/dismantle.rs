@@ -54,6 +54,9 @@ impl Server {
         } else {
             range.start
         };
+        if self.pager.awaits_pages() && !self.forget_reads(world, range.start, range.end) {
+            return Some(at);
+        }
         let object = self.objects.get(id);
         // Most objects are small: all that they have is left to the end.
         let costs = Costs::of(object, self.machine_call);

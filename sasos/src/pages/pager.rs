@@ -65,6 +65,17 @@ impl Pager {
     pub fn tables(&self) -> u64 {
         self.leaves
     }
+
+    /// Pages on their way from the disk.
+    pub fn reads(&self) -> usize {
+        self.reading.count()
+    }
+
+    /// Whether somebody may wait for a page, or is to be told that it could not be had.
+    #[inline]
+    pub(crate) fn awaits_pages(&self) -> bool {
+        !self.reading.is_empty() || !self.failed.is_empty()
+    }
 }
 
 /// A page of an object, as the page tables see it.

@@ -37,6 +37,8 @@ const LOOKS_LEAST: u64 = 10;
 const COST_CHUNK: u64 = 1_000;
 const COST_MARKS: u64 = 80;
 const MARKS_COUNTED: u64 = 5;
+/// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
+const COST_FORGET: u64 = 430;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -115,20 +117,29 @@ impl Server {
             self.objects.resident_pages -= dropped;
             self.refund_pages(id, dropped);
         }
-        if !self.pager.reading.is_empty() || !self.pager.failed.is_empty() {
-            self.forget_reads(world, from.max(base), to);
+        if self.pager.awaits_pages() {
+            while !self.forget_reads(world, from.max(base), to) {}
         }
     }
 
-    /// Pages on their way for these addresses are not wanted any more.
-    fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) {
+    /// Pages on their way for these addresses are not wanted any more: at least one, and more as far as the budget reaches. Tells whether those were
+    /// all.
+    #[inline]
+    pub(crate) fn forget_reads<W: World>(&mut self, world: &mut W, from: u64, to: u64) -> bool {
         while let Some((address, ())) = self.pager.reading.first_in(from..to) {
             self.pager.reading.remove(address);
             world.wake(Key::Page(address), u32::MAX);
+            if !self.budget.spend(COST_FORGET) {
+                return false;
+            }
         }
         while let Some((address, _)) = self.pager.failed.first_in(from..to) {
             self.pager.failed.remove(address);
+            if !self.budget.spend(COST_FORGET) {
+                return false;
+            }
         }
+        true
     }
 
     /// Destroys the leaves of an object in a range of slots, where no pages are left.
