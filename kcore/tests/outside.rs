@@ -431,7 +431,7 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
     );
     assert_eq!(shown(&kernel, far - 1), None);
     assert_eq!(show(&mut kernel, far, WINDOW_BYTES + PAGE), Err(Shortage::Frames));
-    // What is shown as a large page may be asked for once more, in part: it is shown, and its memory is no table.
+    // A part of a large page may be asked for once more: it is shown already, and its memory is no table.
     let before = kernel.frames_free();
     show(&mut kernel, SLOT, SLOT + PAGE).expect("shown");
     show(&mut kernel, 2 * SLOT - PAGE, 3 * SLOT).expect("shown");

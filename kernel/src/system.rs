@@ -258,7 +258,8 @@ impl<S: Supervisor> System<S> {
                 if self.platform.kernel.tick() {
                     self.platform.kernel.yield_current();
                 }
-                // One processor looks at the clock for the server. What another one began, and has set its own timer for, it looks after itself.
+                // One processor looks at the clock for the server. Another one looks after the work that it has
+                // begun, for it has set its own timer for that.
                 if self.platform.kernel.here() == 0 || self.is_poll_wanted() {
                     self.poll_when_due();
                 }

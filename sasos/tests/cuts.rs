@@ -1,5 +1,5 @@
-//! Cuts of objects: the shorter length comes first, in one event. What stands behind the new end goes behind it, in pieces, and nobody
-//! finds it there any more.
+//! Cuts of objects: the shorter length comes first, in one event. The pages behind the new end go after it, in pieces, and nobody
+//! finds them there any more.
 
 mod common;
 
@@ -173,7 +173,7 @@ fn a_crowd_does_not_hold_a_cut_up() {
     rig.check();
 }
 
-/// Whoever needs what the cut has left finishes it first.
+/// A call that needs the rest of a cut to be gone finishes the cut first.
 #[test]
 fn other_calls_between_two_pieces_find_a_shorter_object() {
     let calls: [(Call, &[u64]); 5] = [

@@ -593,7 +593,7 @@ fn the_longest_sorted_clists_are_halved_in_pieces() {
     rig.check();
 }
 
-/// What a search has left behind it may hold what is sought by now: then the list is halved from its beginning.
+/// Capabilities move into the part of a list that a search has passed: then the list is halved from its beginning.
 #[test]
 fn what_moves_up_between_two_halves_is_found() {
     for shorter in [false, true] {

@@ -408,6 +408,15 @@ fn reads_that_wait_for_one_node_go_on_in_pieces() {
     }
 }
 
+/// One event with such a grant; the disk moves when the store waits for it.
+fn poll_once(store: &mut Store, world: &mut Counted, size: u64) {
+    let mut budget = Budget::of(size);
+    while store.poll_within(world, &mut budget).is_some() {}
+    if !store.is_stopped() {
+        world.world.step();
+    }
+}
+
 /// However little an event grants, each one gets on: nothing is spent before that which then is too much.
 #[test]
 fn jobs_come_to_their_end_by_any_grant() {
@@ -439,11 +448,7 @@ fn jobs_come_to_their_end_by_any_grant() {
         world.world.disk.set_failing(failing);
         let mut grants = 0;
         while !store.is_idle() {
-            let mut budget = Budget::of(size);
-            while store.poll_within(&mut world, &mut budget).is_some() {}
-            if !store.is_stopped() {
-                world.world.step();
-            }
+            poll_once(&mut store, &mut world, size);
             grants += 1;
             assert!(grants < 20_000, "failing {failing}: grants of {size} do not get on");
         }
@@ -468,11 +473,7 @@ fn a_checkpoint_ends_however_many_rows_change() {
                 })
                 .expect("room");
         }
-        let mut budget = Budget::of(GRANT);
-        while store.poll_within(&mut world, &mut budget).is_some() {}
-        if !store.is_stopped() {
-            world.world.step();
-        }
+        poll_once(&mut store, &mut world, GRANT);
         grants += 1;
         assert!(grants < 2000, "it does not end");
     }

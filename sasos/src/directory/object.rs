@@ -99,7 +99,7 @@ pub struct Object {
     pub(crate) called: bool,
     /// The thread that deletes it, or [`ENDS`].
     pub(crate) closed_by: ThreadId,
-    /// What it has behind its end, for some time, if it was cut short.
+    /// The rest behind its end, for some time, if it was cut short.
     pub(crate) cut: Option<Cut>,
     /// Pages in memory.
     pub resident: u64,

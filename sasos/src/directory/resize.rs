@@ -1,4 +1,4 @@
-//! The size of an object: it grows in one event, and so it is cut short. What a cut leaves behind the new end goes in pieces behind that.
+//! The size of an object: it grows in one event, and so it is cut short. The rest behind the new end goes in pieces after that.
 //!
 //! The shorter length comes first: the record, its row and the slot map change in one event, which may fail. From then on nobody finds the addresses behind
 //! the end, so nothing comes there any more, and what is there goes in pieces ([`Server::cut_piece`]): by the call, which comes back when all is gone,
@@ -27,7 +27,7 @@ use crate::{
     protection::withdraw::FEW,
 };
 
-/// What an object that was cut short still has behind its end.
+/// The rest of an object that was cut short, behind its end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
     /// The address where it ended before.

@@ -49,7 +49,7 @@ enum Fate {
     Gets(Frame, Rights),
 }
 
-/// What is known of the pages of a piece.
+/// The pages of a piece, as far as they are known.
 struct Piece {
     /// For each page of the source a frame, with a reference that is ours, or zeroes.
     frames: [Option<Frame>; PIECE_PAGES as usize],
