@@ -158,7 +158,7 @@ fn deletions_beside_a_checkpoint_are_few() {
     let bases: Vec<u64> = (0..OBJECTS).map(|_| rig.kept(actor, 1, PASSWORD)).collect();
     rig.store(actor.space, bases[0], 1).unwrap();
     let number = rig.server.checkpoint_request(&mut rig.world);
-    while !rig.server.store.is_table_written() {
+    while !rig.server.store.writes_table() {
         rig.server.handle(&mut rig.world, Event::Poll);
     }
     let threads: Vec<Actor> = bases.iter().map(|_| rig.sibling(actor)).collect();

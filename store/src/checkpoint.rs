@@ -628,7 +628,7 @@ impl Checkpoint {
                 store.spend(COST_STEP);
                 continue;
             }
-            store.is_written = true;
+            store.table_done = true;
             if !store.may_go_on(COST_ROW) {
                 break;
             }

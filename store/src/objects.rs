@@ -122,7 +122,7 @@ impl Store {
         let (base, pages) = (record.base, record.pages);
         self.room_for_removal(base)?;
         let copy = record.copy()?;
-        let (row, copy) = if self.is_table_written() {
+        let (row, copy) = if self.writes_table() {
             (None, Some(copy))
         } else {
             (Some(self.table.prepare(copy)?), None)
@@ -143,8 +143,8 @@ impl Store {
 
     /// Whether a checkpoint still writes the table, so that changes are kept beside it. From then on they are made in it, so that those beside
     /// it become fewer, however many more come.
-    pub fn is_table_written(&self) -> bool {
-        self.is_frozen() && !self.is_written
+    pub fn writes_table(&self) -> bool {
+        self.is_frozen() && !self.table_done
     }
 
     /// Deletions beside the table. A look-up passes each of them that lies side by side with others.
@@ -158,7 +158,7 @@ impl Store {
         self.changed.reserve(self.changed.count() + 1)?;
         self.deleted.reserve(self.deleted.count() + 1)?;
         self.doomed.reserve(self.doomed.count() + 1)?;
-        if self.is_table_written() && !self.overlay.has(base) {
+        if self.writes_table() && !self.overlay.has(base) {
             self.overlay.reserve(self.overlay.count() + 1)?;
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Store {
             .and_then(|_| self.deleted.insert(base, self.checkpoints));
         noted.map_err(|_| DeleteError::Memory)?;
         self.pending.take(base);
-        if self.is_table_written() {
+        if self.writes_table() {
             self.overlay_put(base, None).map_err(|NoHeap| DeleteError::Memory)?;
         } else {
             self.overlay_remove(base);

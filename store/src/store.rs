@@ -161,7 +161,7 @@ pub struct Store {
     /// Whether a checkpoint runs or waits.
     pub(crate) frozen: bool,
     /// Whether that one has done with the table, and only what stands beside it is still to be entered.
-    pub(crate) is_written: bool,
+    pub(crate) table_done: bool,
     pub(crate) running: Running,
     pub(crate) next_ticket: u64,
     pub(crate) events: Events,
@@ -271,7 +271,7 @@ impl Store {
             idle_checkpoint: Some(boxed(Checkpoint::new()?)?),
             idle_group: Some(boxed(SyncGroup::new()?)?),
             frozen: false,
-            is_written: false,
+            table_done: false,
             running: Running::Nothing,
             next_ticket: 1,
             events: Events::default(),
@@ -507,7 +507,7 @@ impl Store {
         }
         self.queue.push_reserved(Work::Checkpoint(job));
         self.frozen = true;
-        self.is_written = false;
+        self.table_done = false;
         self.awake = true;
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Server {
     /// they wait for its end when the heap is short. A look-up passes each deletion, so they wait when there are many.
     pub(crate) fn row_may_change(&self, world: &impl World, id: ObjectId) -> Step<()> {
         let waits = self.objects.get(id).is_persistent()
-            && self.store.is_table_written()
+            && self.store.writes_table()
             && (self.store.deletions_beside() >= DELETIONS_BESIDE || self.enough_heap(world).is_err());
         if waits {
             Err(Stop::Wait(Key::Checkpoint))
