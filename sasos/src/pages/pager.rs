@@ -26,6 +26,7 @@ use crate::{
     containers::Map,
     directory::object::{LimitRange, ObjectId},
     durability::durable::no_room,
+    lives::continuation::Continuation,
     lives::exception::Fault,
     lives::thread::Tries,
     lives::work::piece,
@@ -138,14 +139,25 @@ impl Server {
         let space = world.thread_space(thread);
         self.current = thread;
         match self.touch(world, space, address, access) {
-            // After a piece of a long search the thread runs into it once more.
-            Err(Stop::Wait(key)) if self.still_awaited(thread, key) => Outcome::Block(key, None),
             Ok(()) => {
                 self.threads.record(thread).tries = Tries::default();
                 Outcome::Resume
             }
-            Err(Stop::Again | Stop::Wait(_)) => Outcome::Resume,
+            // After a piece of a long search the thread runs into it once more.
+            Err(Stop::Again) => Outcome::Resume,
+            Err(Stop::Wait(key)) => self.fault_waits(thread, key),
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
+        }
+    }
+
+    /// Parks the thread of a fault, unless what it waits for has come by now.
+    fn fault_waits(&mut self, thread: ThreadId, key: Key) -> Outcome {
+        // The last call of the thread is over, and so is what that has waited for.
+        self.threads.record(thread).continuation = Continuation::None;
+        if self.still_awaited(thread, key) {
+            Outcome::Block(key, None)
+        } else {
+            Outcome::Resume
         }
     }
 
@@ -161,11 +173,7 @@ impl Server {
     ) -> Outcome {
         if error == Error::DiskFull && self.threads.record(thread).may_wait_for_blocks(address) {
             self.checkpoint_request(world);
-            return if self.still_awaited(thread, Key::Checkpoint) {
-                Outcome::Block(Key::Checkpoint, None)
-            } else {
-                Outcome::Resume
-            };
+            return self.fault_waits(thread, Key::Checkpoint);
         }
         if self.ends_may_help(world, thread, Resumed::Woken, address & !(PAGE - 1), error) {
             // The list may have ended the thread.

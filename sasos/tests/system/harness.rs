@@ -383,51 +383,62 @@ impl System {
     /// Touches an address as user code does.
     pub fn touch(&mut self, thread: ThreadId, address: u64, touch: Touch) -> Result<kcore::Frame, Trouble> {
         for _ in 0..RETRIES {
-            self.run(thread);
-            if let Ok(frame) = self.platform.kernel.hardware.translate(address, touch) {
-                return Ok(frame);
-            }
-            let before = self.position(thread);
-            let access = match touch {
-                Touch::Read => Access::Read,
-                Touch::Write => Access::Write,
-                Touch::Execute => Access::Execute,
-            };
-            if !(address / PAGE).is_multiple_of(3) {
-                let kernel = &mut self.platform.kernel;
-                kernel.prepare_frame(1);
-            }
-            // As the kernel does, which tries the fast path first.
-            let fast = self.server.touch_further(&mut self.platform, thread, address, access);
-            if fast.is_some() {
-                continue;
-            }
-            let outcome = self.server.handle(
-                &mut self.platform,
-                Event::Fault {
-                    thread,
-                    address,
-                    access,
-                },
-            );
-            match self.settle(outcome, None) {
-                Answer::Elsewhere if self.position(thread) != before => return Err(Trouble::Elsewhere),
-                Answer::Elsewhere => {}
-                Answer::Gone => return Err(Trouble::Ended),
-                Answer::Blocked => {
-                    for _ in 0..RETRIES {
-                        if self.platform.kernel.threads().table[thread.index()].state == State::Ready {
-                            break;
-                        }
-                        if !self.step() {
-                            self.pass(1_000_000);
-                        }
-                    }
+            for _ in 0..RETRIES {
+                if self.is_able(thread) {
+                    break;
                 }
-                Answer::Done(result) => panic!("a fault returned {result:?}"),
+                if !self.step() {
+                    self.pass(1_000_000);
+                }
+            }
+            if let Some(frame) = self.try_touch(thread, address, touch)? {
+                return Ok(frame);
             }
         }
         panic!("the fault at {address:#x} is never resolved");
+    }
+
+    /// Whether a thread can run user code.
+    pub fn is_able(&self, thread: ThreadId) -> bool {
+        let thread = &self.platform.kernel.threads().table[thread.index()];
+        matches!(thread.state, State::Ready | State::Running) && thread.operation.is_none()
+    }
+
+    /// One touch; none if the thread has to touch once more, perhaps behind a wait.
+    pub fn try_touch(&mut self, thread: ThreadId, address: u64, touch: Touch) -> Result<Option<kcore::Frame>, Trouble> {
+        self.run(thread);
+        if let Ok(frame) = self.platform.kernel.hardware.translate(address, touch) {
+            return Ok(Some(frame));
+        }
+        let before = self.position(thread);
+        let access = match touch {
+            Touch::Read => Access::Read,
+            Touch::Write => Access::Write,
+            Touch::Execute => Access::Execute,
+        };
+        if !(address / PAGE).is_multiple_of(3) {
+            let kernel = &mut self.platform.kernel;
+            kernel.prepare_frame(1);
+        }
+        // As the kernel does, which tries the fast path first.
+        let fast = self.server.touch_further(&mut self.platform, thread, address, access);
+        if fast.is_some() {
+            return Ok(None);
+        }
+        let outcome = self.server.handle(
+            &mut self.platform,
+            Event::Fault {
+                thread,
+                address,
+                access,
+            },
+        );
+        match self.settle(outcome, None) {
+            Answer::Elsewhere if self.position(thread) != before => Err(Trouble::Elsewhere),
+            Answer::Elsewhere | Answer::Blocked => Ok(None),
+            Answer::Gone => Err(Trouble::Ended),
+            Answer::Done(result) => panic!("a fault returned {result:?}"),
+        }
     }
 
     fn position(&self, thread: ThreadId) -> (u64, u64, SpaceId) {

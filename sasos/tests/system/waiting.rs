@@ -7,6 +7,7 @@ use abi::{
 };
 use kcore::{Machine, ThreadId};
 use sasos::accounts::limits::PROGRAM_SEMAPHORES;
+use sim::machine::Touch;
 
 use crate::harness::{Answer, ENTRY, System};
 
@@ -534,5 +535,28 @@ fn an_unmap_that_finds_the_disk_full_changes_nothing() {
         failed += u32::from(unmapped == Err(Error::DiskFull));
     }
     assert!(failed > 0, "the store had room to forget all of them");
+    system.check_to_the_end();
+}
+
+/// A thread whose last call waited for a checkpoint faults while another one freezes: it waits for that one, and does not fault again and again.
+#[test]
+fn a_fault_waits_for_the_checkpoint_that_runs_now() {
+    let mut system = System::boot(44);
+    let first = system.first;
+    let (object, _) = system.object(first, 40);
+    system.call(first, Call::KeepObject, &[object]).unwrap();
+    let fill = |system: &mut System| {
+        for page in 0..40 {
+            system.set_word(first, object + page * PAGE, 1).unwrap();
+        }
+    };
+    fill(&mut system);
+    // Too much for a sync.
+    system.call(first, Call::PageFlush, &[object, 40]).unwrap();
+    fill(&mut system);
+    system.server.checkpoint_request(&mut system.platform);
+    assert_eq!(system.try_touch(first, object, Touch::Write), Ok(None));
+    assert!(!system.is_able(first), "it waits");
+    system.set_word(first, object, 2).unwrap();
     system.check_to_the_end();
 }
