@@ -582,8 +582,8 @@ static inline gond_result MachineKernelFrames(void) { return gond_call(534, 0, 0
 static inline gond_result MachineLeafCreate(void) { return gond_call(544, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLeafDestroy(uint64_t leaf) { return gond_call(545, leaf, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLeafSet(uint64_t leaf, uint64_t index, uint64_t entry) { return gond_call(546, leaf, index, entry, 0, 0, 0); }
-static inline gond_result MachineLeafShare(uint64_t from, uint64_t index, uint64_t to, uint64_t at) { return gond_call(547, from, index, to, at, 0, 0); }
-static inline gond_result MachineLeafClear(uint64_t leaf, uint64_t index) { return gond_call(548, leaf, index, 0, 0, 0, 0); }
+static inline gond_result MachineLeafShare(uint64_t from, uint64_t index, uint64_t count, uint64_t to, uint64_t at) { return gond_call(547, from, index, count, to, at, 0); }
+static inline gond_result MachineLeafClear(uint64_t leaf, uint64_t index, uint64_t count) { return gond_call(548, leaf, index, count, 0, 0, 0); }
 static inline gond_result MachineSpaceCreate(void) { return gond_call(552, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineSpaceDestroy(uint64_t space) { return gond_call(553, space, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLink(uint64_t space, uint64_t slot, uint64_t leaf, uint64_t rights) { return gond_call(554, space, slot, leaf, rights, 0, 0); }

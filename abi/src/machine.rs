@@ -124,10 +124,10 @@ calls! {
         "Frees a leaf that has no entry and no link.";
     0x222 LeafSet leaf_set(leaf, index, entry) -> "", ""; "server";
         "Writes the entry of a page, in the format of the page tables. (Entries are read through the window.)";
-    0x223 LeafShare leaf_share(from, index, to, at) -> "taken", ""; "server";
-        "Gives an empty entry of a leaf the frame and the limits of another entry, withholds writing from both, and tells whether it was taken away.";
-    0x224 LeafClear leaf_clear(leaf, index) -> "", ""; "server";
-        "Empties an entry and drops its reference to the frame.";
+    0x223 LeafShare leaf_share(from, index, count, to, at) -> "taken", ""; "server";
+        "Gives empty entries of a leaf, from at on, the frames and the limits of so many other entries, withholds writing from both, and tells whether it was taken away from any.";
+    0x224 LeafClear leaf_clear(leaf, index, count) -> "", ""; "server";
+        "Empties entries and drops their references to the frames.";
 
     0x228 SpaceCreate space_create() -> "space", ""; "server";
         "A space that holds nothing.";

@@ -129,11 +129,11 @@ machine! {
     /// Taking something away (another frame, fewer rights, nothing) is visible to running threads
     /// only after a flush.
     fn leaf_set(&mut self, leaf: Leaf, index: usize, entry: Option<PageEntry>);
-    /// Gives an empty entry of a leaf the frame and the limits of an entry that is there, and the frame one more reference. Writing is withheld
-    /// from both; tells whether it was taken away from the first one: then translations are to be flushed.
-    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool;
-    /// Empties an entry of which nobody has a translation, and drops its reference to the frame.
-    fn leaf_clear(&mut self, leaf: Leaf, index: usize);
+    /// Gives empty entries of a leaf, from `at` on, the frames and the limits of entries that are there, and each frame one more reference.
+    /// Writing is withheld from both; tells whether it was taken away from any of the first ones: then translations are to be flushed.
+    fn leaf_share(&mut self, from: Leaf, entries: Range<usize>, to: Leaf, at: usize) -> bool;
+    /// Empties entries of which nobody has a translation, and drops their references to the frames.
+    fn leaf_clear(&mut self, leaf: Leaf, entries: Range<usize>);
 
     // ---- spaces ---------------------------------------------------------------------------------
 

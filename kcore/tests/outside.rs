@@ -82,12 +82,27 @@ fn share_leaves(
 ) {
     machine.leaf_set(leaf, 3, Some(PageEntry::new(frame, Rights::RW)));
     for index in [3, 3, 511] {
-        see("taken", &machine.leaf_share(leaf, index, leaf, 4));
+        see("taken", &machine.leaf_share(leaf, index..index + 1, leaf, 4));
         see("shared", &(machine.leaf_get(leaf, index), machine.leaf_get(leaf, 4)));
         see("references", &machine.frame_references(frame));
-        machine.leaf_clear(leaf, 4);
+        machine.leaf_clear(leaf, 4..5);
         see("cleared", &(machine.leaf_get(leaf, 4), machine.frame_references(frame)));
     }
+    // Several at once, of which the last one may be written.
+    machine.leaf_share(leaf, 3..4, leaf, 4);
+    machine.leaf_set(leaf, 4, Some(PageEntry::new(frame, Rights::RW)));
+    see("taken", &machine.leaf_share(leaf, 3..5, leaf, 510));
+    see("shared", &[3, 4, 510, 511].map(|index| machine.leaf_get(leaf, index)));
+    see("references", &machine.frame_references(frame));
+    machine.leaf_clear(leaf, 510..512);
+    machine.leaf_clear(leaf, 4..5);
+    see(
+        "cleared",
+        &(
+            [4, 510, 511].map(|index| machine.leaf_get(leaf, index)),
+            machine.frame_references(frame),
+        ),
+    );
     machine.leaf_set(leaf, 3, None);
 }
 
@@ -307,10 +322,11 @@ fn what_does_not_exist_is_an_error() {
             [leaf, 0, entry(frames), 0, 0, 0],
             Error::BadArgument,
         ),
-        (MachineCall::LeafShare, [leaf, 512, leaf, 1, 0, 0], Error::BadArgument),
-        (MachineCall::LeafShare, [leaf, 0, leaf, 1, 0, 0], Error::BadArgument),
-        (MachineCall::LeafClear, [leaf, 0, 0, 0, 0, 0], Error::BadArgument),
-        (MachineCall::LeafClear, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::LeafShare, [leaf, 0, 1, leaf, 1, 0], Error::BadArgument),
+        (MachineCall::LeafShare, [leaf, 0, 0, leaf, 513, 0], Error::BadArgument),
+        (MachineCall::LeafClear, [leaf, 0, 1, 0, 0, 0], Error::BadArgument),
+        (MachineCall::LeafClear, [leaf, 511, 2, 0, 0, 0], Error::BadArgument),
+        (MachineCall::LeafClear, [leaf, 2, u64::MAX, 0, 0, 0], Error::BadArgument),
         (MachineCall::SpaceDestroy, [own, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::SpaceTables, [77, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Link, [own, 2048, leaf, 4, 0, 0], Error::BadArgument),

@@ -237,3 +237,20 @@ fn an_image_is_its_programs_alone_when_that_begins() {
     rig.settle();
     rig.check();
 }
+
+/// Places of nodes that are vacant cost a domain nothing when it forgets the few that it has.
+#[test]
+fn a_domain_that_had_many_objects_forgets_at_once() {
+    let mut rig = Rig::new(3, 4000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let make = |rig: &mut Rig| rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap().0;
+    let last = make(&mut rig);
+    let bases: Vec<_> = (0..3500).map(|_| make(&mut rig)).collect();
+    for base in bases {
+        rig.call(owner, Call::ObjDelete, &[base]).unwrap();
+    }
+    rig.store(owner.space, last, 1).unwrap();
+    let done = rig.begin(owner, Call::ApdFlush, &[], Resumed::First);
+    assert_eq!(done, Some(Ok((0, 0))));
+    rig.check();
+}

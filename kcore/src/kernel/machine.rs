@@ -103,28 +103,32 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     #[inline]
-    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool {
-        let entry = &self.hardware.table(from.frame())[index];
-        let before = entry.load(Relaxed);
-        let shared = withhold(before);
-        let took = shared != before;
-        if took {
-            entry.store(shared, Relaxed);
-        }
-        self.hardware.table(to.frame())[at].store(unused(shared), Relaxed);
-        if is_present(before) {
-            self.frames.share(frame_of(before));
+    fn leaf_share(&mut self, from: Leaf, entries: Range<usize>, to: Leaf, at: usize) -> bool {
+        let (from, to) = (self.hardware.table(from.frame()), self.hardware.table(to.frame()));
+        let mut took = false;
+        for (entry, copy) in from[entries].iter().zip(&to[at..]) {
+            let before = entry.load(Relaxed);
+            let shared = withhold(before);
+            if shared != before {
+                entry.store(shared, Relaxed);
+                took = true;
+            }
+            copy.store(unused(shared), Relaxed);
+            if is_present(before) {
+                self.frames.share(frame_of(before));
+            }
         }
         took
     }
 
     #[inline]
-    fn leaf_clear(&mut self, leaf: Leaf, index: usize) {
-        let entry = &self.hardware.table(leaf.frame())[index];
-        let before = entry.load(Relaxed);
-        entry.store(0, Relaxed);
-        if is_present(before) {
-            self.frames.release(frame_of(before));
+    fn leaf_clear(&mut self, leaf: Leaf, entries: Range<usize>) {
+        for entry in &self.hardware.table(leaf.frame())[entries] {
+            let before = entry.load(Relaxed);
+            entry.store(0, Relaxed);
+            if is_present(before) {
+                self.frames.release(frame_of(before));
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The kernel's end of the machine calls.
 
+use core::ops::Range;
+
 use abi::{
     Error, Rights,
     address::{PAGES_PER_SLOT, SLOT, USER_END},
@@ -105,16 +107,14 @@ impl<H: Hardware> Kernel<H> {
                 self.leaf_set(leaf, second as usize, entry);
             }
             M::LeafShare => {
-                let (from, index) = self.known_entry(first, second)?;
-                let to = Leaf::named(self.known_frame(third)?);
-                if fourth >= PAGES_PER_SLOT {
-                    return Err(Error::BadArgument);
-                }
-                return Ok((u64::from(self.leaf_share(from, index, to, fourth as usize)), 0));
+                let (from, entries) = self.known_entries(first, second, third)?;
+                let to = Leaf::named(self.known_frame(fourth)?);
+                known_range(fifth, third)?;
+                return Ok((u64::from(self.leaf_share(from, entries, to, fifth as usize)), 0));
             }
             M::LeafClear => {
-                let (leaf, index) = self.known_entry(first, second)?;
-                self.leaf_clear(leaf, index);
+                let (leaf, entries) = self.known_entries(first, second, third)?;
+                self.leaf_clear(leaf, entries);
             }
 
             M::SpaceCreate => return Ok((u64::from(self.space_create()?.0), 0)),
@@ -306,15 +306,14 @@ impl<H: Hardware> Kernel<H> {
         self.frames().find(number).ok_or(Error::BadArgument)
     }
 
-    /// An entry of a leaf that has a frame.
-    fn known_entry(&self, leaf: u64, index: u64) -> Result<(Leaf, usize), Error> {
-        let leaf = Leaf::named(self.known_frame(leaf)?);
-        if index >= PAGES_PER_SLOT {
-            return Err(Error::BadArgument);
+    /// Entries of a leaf that have a frame each.
+    fn known_entries(&self, leaf: u64, index: u64, count: u64) -> Result<(Leaf, Range<usize>), Error> {
+        let (leaf, entries) = (Leaf::named(self.known_frame(leaf)?), known_range(index, count)?);
+        for index in entries.clone() {
+            let entry = self.leaf_get(leaf, index).ok_or(Error::BadArgument)?;
+            self.known_frame(u64::from(entry.frame.number()))?;
         }
-        let entry = self.leaf_get(leaf, index as usize).ok_or(Error::BadArgument)?;
-        self.known_frame(u64::from(entry.frame.number()))?;
-        Ok((leaf, index as usize))
+        Ok((leaf, entries))
     }
 
     fn known_space(&self, number: u64) -> Option<SpaceId> {
@@ -326,6 +325,12 @@ impl<H: Hardware> Kernel<H> {
         let thread = ThreadId(number);
         self.threads().find(thread).map(|_| thread).ok_or(Error::NoSuchThread)
     }
+}
+
+/// Entries that a leaf has.
+fn known_range(index: u64, count: u64) -> Result<Range<usize>, Error> {
+    let end = index.checked_add(count).filter(|&end| end <= PAGES_PER_SLOT);
+    end.map(|end| index as usize..end as usize).ok_or(Error::BadArgument)
 }
 
 fn known_slot(slot: u64) -> Result<u64, Error> {

@@ -207,13 +207,15 @@ impl<G: Gate> Machine for Remote<G> {
         );
     }
 
-    fn leaf_share(&mut self, from: Leaf, index: usize, to: Leaf, at: usize) -> bool {
+    fn leaf_share(&mut self, from: Leaf, entries: Range<usize>, to: Leaf, at: usize) -> bool {
         let [from, to] = [from, to].map(|leaf| u64::from(leaf.frame().number()));
-        self.must(M::LeafShare, [from, index as u64, to, at as u64]).0 != 0
+        let [index, count, at] = [entries.start, entries.len(), at].map(|number| number as u64);
+        self.must(M::LeafShare, [from, index, count, to, at]).0 != 0
     }
 
-    fn leaf_clear(&mut self, leaf: Leaf, index: usize) {
-        self.must(M::LeafClear, [u64::from(leaf.frame().number()), index as u64]);
+    fn leaf_clear(&mut self, leaf: Leaf, entries: Range<usize>) {
+        let [index, count] = [entries.start, entries.len()].map(|number| number as u64);
+        self.must(M::LeafClear, [u64::from(leaf.frame().number()), index, count]);
     }
 
     fn space_create(&mut self) -> Result<SpaceId, Shortage> {

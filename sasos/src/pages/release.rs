@@ -14,14 +14,14 @@ use abi::{
     Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of, system_objects},
 };
-use kcore::{Frame, wait::Key};
+use kcore::{Frame, Leaf, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::push_reserved,
     directory::object::{ObjectId, Which},
-    pages::slots::Slots,
+    pages::slots::{Slots, first_run},
 };
 
 /// Frames that are taken from objects at once when memory is short.
@@ -63,48 +63,41 @@ impl Server {
         to: u64,
         remembered: Remembered,
     ) {
-        let object = self.objects.get_mut(id);
+        let object = self.objects.get(id);
         let (base, first_slot, resident) = (object.base(), object.first_slot(), object.resident);
-        let (persistent, account) = (object.is_persistent(), object.account);
         // Pages that nobody remembers need no list.
         let mut gone = (remembered == Remembered::Perhaps).then(Gone::default);
         let mut dropped = 0;
         let mut at = from.max(base);
         while at < to
             && dropped < resident
-            && let Some(number) = object.slots.next_with_leaf(slot_of(at) - first_slot)
+            && let Some(number) = self.objects.get(id).slots.next_with_leaf(slot_of(at) - first_slot)
         {
             let start = (first_slot + number) * SLOT;
             let [first, end] = [at, to].map(|address| address.saturating_sub(start).div_ceil(PAGE) as usize);
             at = start + SLOT;
-            let state = object.slots.touch(number);
-            let Some(leaf) = state.leaf() else { continue };
             let mut next = first;
-            while dropped < resident
-                && let Some(index) = state.resident.next(next).filter(|&index| index < end)
-            {
-                next = index + 1;
-                dropped += 1;
-                let address = start + index as u64 * PAGE;
-                state.resident.clear(index);
-                if state.dirty.clear(index) {
-                    if persistent {
-                        object.dirty -= 1;
-                        self.pager.dirty -= 1;
-                        self.ledger.give(account, Resource::Dirty, 1);
-                    } else if state.blocks.clear(index) {
-                        object.blocks -= 1;
-                        self.ledger.give(account, Resource::Blocks, 1);
-                    }
-                    self.store.unreserve(base, (address - base) / PAGE);
+            while dropped < resident {
+                let state = self.objects.get_mut(id).slots.touch(number);
+                let page = state.resident.next(next).filter(|&page| page < end);
+                let (Some(page), Some(leaf)) = (page, state.leaf()) else {
+                    break;
+                };
+                let word = page / 64;
+                next = (word + 1) * 64;
+                let mut pages = state.resident.take_word(word, first, end);
+                let dirty = state.dirty.take_word(word, first, end);
+                if dirty != 0 {
+                    self.dirty_gone(id, number, word, dirty);
                 }
-                match &mut gone {
-                    None => world.leaf_clear(leaf, index),
-                    Some(gone) => {
-                        if let Some(entry) = world.leaf_get(leaf, index) {
-                            world.leaf_set(leaf, index, None);
-                            gone.add(world, address, entry.frame);
-                        }
+                while pages != 0 {
+                    let (run, run_end) = first_run(pages);
+                    pages &= u64::MAX.checked_shl(run_end as u32).unwrap_or(0);
+                    dropped += (run_end - run) as u64;
+                    let entries = word * 64 + run..word * 64 + run_end;
+                    match &mut gone {
+                        None => world.leaf_clear(leaf, entries),
+                        Some(gone) => gone.take(world, leaf, start, entries),
                     }
                 }
             }
@@ -119,6 +112,28 @@ impl Server {
         }
         if self.pager.awaits_pages() {
             while !self.forget_reads(world, from.max(base), to) {}
+        }
+    }
+
+    /// Pages in memory, of a word of a slot, go that were changed since they last went to the disk: nobody pays for that any more.
+    #[cold]
+    fn dirty_gone(&mut self, id: ObjectId, number: u64, word: usize, mut dirty: u64) {
+        let object = self.objects.get_mut(id);
+        let (base, account, persistent) = (object.base(), object.account, object.is_persistent());
+        let start = (object.first_slot() + number) * SLOT;
+        let blocks = &mut object.slots.touch(number).blocks;
+        while dirty != 0 {
+            let index = word * 64 + dirty.trailing_zeros() as usize;
+            dirty &= dirty - 1;
+            if persistent {
+                object.dirty -= 1;
+                self.pager.dirty -= 1;
+                self.ledger.give(account, Resource::Dirty, 1);
+            } else if blocks.clear(index) {
+                object.blocks -= 1;
+                self.ledger.give(account, Resource::Blocks, 1);
+            }
+            self.store.unreserve(base, (start + index as u64 * PAGE - base) / PAGE);
         }
     }
 
@@ -450,13 +465,20 @@ impl Default for Gone {
 }
 
 impl Gone {
-    #[inline]
-    fn add<W: World>(&mut self, world: &mut W, address: u64, frame: Frame) {
-        if self.count == self.pages.len() {
-            self.release(world);
+    /// Takes entries out of the page table of the slot that begins at an address.
+    #[inline(never)]
+    fn take<W: World>(&mut self, world: &mut W, leaf: Leaf, start: u64, entries: Range<usize>) {
+        for index in entries {
+            let Some(entry) = world.leaf_get(leaf, index) else {
+                continue;
+            };
+            world.leaf_set(leaf, index, None);
+            if self.count == self.pages.len() {
+                self.release(world);
+            }
+            self.pages[self.count] = (start + index as u64 * PAGE, Some(entry.frame));
+            self.count += 1;
         }
-        self.pages[self.count] = (address, Some(frame));
-        self.count += 1;
     }
 
     fn release<W: World>(&mut self, world: &mut W) {

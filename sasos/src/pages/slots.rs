@@ -52,7 +52,9 @@ impl PageBits {
 
     /// Sets the bits from `first` to `end`.
     pub fn set_run(&mut self, first: usize, end: usize) {
-        (first..end).for_each(|index| _ = self.set(index));
+        for (index, word) in self.0.iter_mut().enumerate() {
+            *word |= mask(index, first, end);
+        }
     }
 
     /// Whether no bit is set.
@@ -94,34 +96,40 @@ impl PageBits {
         next_bit(|word| self.0.get(word).copied(), from)
     }
 
+    /// Clears those bits of a word (0..8) that lie from `first` to `end`; tells which of them were set.
+    #[inline]
+    pub fn take_word(&mut self, index: usize, first: usize, end: usize) -> u64 {
+        let word = &mut self.0[index % 8];
+        let taken = *word & mask(index, first, end);
+        *word &= !taken;
+        taken
+    }
+
     /// Clears the bits from `first` to `end`; tells which of them were set.
     #[must_use]
     pub fn take_run(&mut self, first: usize, end: usize) -> Self {
         let mut taken = Self::default();
-        for (index, (word, taken)) in self.0.iter_mut().zip(&mut taken.0).enumerate() {
-            if *word != 0 {
-                let below = |bit: usize| match bit.saturating_sub(index * 64) {
-                    bits @ 0..64 => (1 << bits) - 1,
-                    _ => u64::MAX,
-                };
-                *taken = *word & below(end) & !below(first);
-                *word &= !*taken;
-            }
+        for (index, taken) in taken.0.iter_mut().enumerate() {
+            *taken = self.take_word(index, first, end);
         }
         taken
     }
+}
 
-    /// The set bits in their order.
-    pub fn ones(self) -> impl Iterator<Item = usize> {
-        let words = self.0.into_iter().enumerate();
-        words.flat_map(|(index, mut word)| {
-            core::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
-                word &= word - 1;
-                Some(index * 64 + bit)
-            })
-        })
+/// Those bits of a word that lie from `first` to `end`.
+#[inline]
+const fn mask(index: usize, first: usize, end: usize) -> u64 {
+    const fn below(bits: usize) -> u64 {
+        if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
     }
+    below(end.saturating_sub(index * 64)) & !below(first.saturating_sub(index * 64))
+}
+
+/// The first run of set bits of a word, which has some: where it begins and ends.
+#[inline]
+pub const fn first_run(word: u64) -> (usize, usize) {
+    let start = word.trailing_zeros();
+    (start as usize, (start + (word >> start).trailing_ones()) as usize)
 }
 
 /// The first set bit at or after `from` in some words.
@@ -498,17 +506,17 @@ mod tests {
             let mut bits = PageBits::default();
             (0..512).step_by(3).for_each(|index| _ = bits.set(index));
             let gone = bits.take_run(first, end);
-            assert!(
-                gone.ones()
-                    .eq((0..512).step_by(3).filter(|index| (first..end).contains(index)))
-            );
             for index in 0..512 {
+                let (was, inside) = (index % 3 == 0, (first..end).contains(&index));
                 assert_eq!(
-                    bits.has(index),
-                    index % 3 == 0 && !(first..end).contains(&index),
+                    (bits.has(index), gone.has(index)),
+                    (was && !inside, was && inside),
                     "{index}"
                 );
             }
+            let mut set = gone;
+            set.set_run(first, end);
+            assert!((0..512).all(|index| set.has(index) == (first..end).contains(&index)));
         }
     }
 }

@@ -99,15 +99,20 @@ impl Node {
         ObjectId(self.object)
     }
 
-    pub(crate) const fn is_vacant(&self) -> bool {
-        self.object == NONE
-    }
-
     /// The one before and the one behind it in the list of its object, to be [joined](Nodes::join).
     pub(crate) const fn neighbours(&self) -> [NodeRef; 2] {
         [self.previous, self.next]
     }
 }
+
+/// Neighbouring places, with a bit for each that is not vacant.
+#[derive(Debug)]
+struct Page {
+    taken: u64,
+    nodes: Vec<Node>,
+}
+
+const _: () = assert!(PAGE_NODES == u64::BITS as usize);
 
 /// The nodes of one domain, found by their object: a table of chains that grows by a page at a time, so that no step costs
 /// more than a page does.
@@ -117,7 +122,7 @@ pub(crate) struct Table {
     chains: Vec<u32>,
     /// Bits of a hash that count; above half of it the last chains may be missing.
     mask: usize,
-    pages: Vec<Vec<Node>>,
+    pages: Vec<Page>,
     /// Pages that are paid for.
     paid: usize,
     vacant: u32,
@@ -156,13 +161,28 @@ impl Table {
     pub(crate) fn at(&self, index: u32) -> Option<&Node> {
         self.pages
             .get(index as usize / PAGE_NODES)?
+            .nodes
             .get(index as usize % PAGE_NODES)
+    }
+
+    /// The first node at or behind a place.
+    pub(crate) fn next(&self, from: u32) -> Option<u32> {
+        let mut place = from as usize;
+        loop {
+            let here = self.pages.get(place / PAGE_NODES)?.taken & u64::MAX << (place % PAGE_NODES);
+            place -= place % PAGE_NODES;
+            if here != 0 {
+                return Some(place as u32 + here.trailing_zeros());
+            }
+            place += PAGE_NODES;
+        }
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Node> {
         self.pages
             .get_mut(index as usize / PAGE_NODES)?
+            .nodes
             .get_mut(index as usize % PAGE_NODES)
     }
 
@@ -216,13 +236,18 @@ impl Table {
         self.paid as u64
     }
 
+    /// Frees a page of a table that nobody will use again, and whose places are all vacant, but for the first page; tells whether there was one.
+    pub(crate) fn free_page(&mut self) -> bool {
+        self.pages.len() > 1 && self.pages.pop().is_some()
+    }
+
     /// Nobody has the table any more, and all places are vacant: of its pages the first stays. Tells how many were paid for.
     pub(crate) fn let_go(&mut self) -> u64 {
         let paid = core::mem::take(&mut self.paid);
-        if self.pages.len() > 1 {
+        if paid > 1 {
             let first = self.pages.drain(..).next();
             *self = Self::default();
-            first.and_then(|page| self.add_page(page));
+            first.and_then(|page| self.add_page(page.nodes));
         }
         paid as u64
     }
@@ -256,7 +281,7 @@ impl Table {
         if let Some(last) = page.last_mut() {
             last.chain = core::mem::replace(&mut self.vacant, first);
         }
-        push_reserved(&mut self.pages, page);
+        push_reserved(&mut self.pages, Page { taken: 0, nodes: page });
         for _ in 0..PAGE_NODES {
             self.add_chain();
         }
@@ -298,6 +323,7 @@ impl Table {
         };
         self.vacant = vacant;
         self.chains[chain] = index;
+        self.pages[index as usize / PAGE_NODES].taken |= 1 << (index as usize % PAGE_NODES);
         self.count += 1;
         Some(index)
     }
@@ -329,6 +355,7 @@ impl Table {
         if let Some(node) = self.at_mut(index) {
             *node = Node { chain, ..Node::VACANT };
             self.vacant = index;
+            self.pages[index as usize / PAGE_NODES].taken &= !(1 << (index as usize % PAGE_NODES));
             self.count -= 1;
         }
     }
@@ -463,7 +490,10 @@ mod tests {
     proptest! {
         /// Nodes that are hidden are not found, keep their places until they are removed, and leave room for another of their object.
         #[test]
-        fn hidden_nodes_stay_in_their_places(steps in prop::collection::vec((0_u32..150, 0..8), 0..400)) {
+        fn hidden_nodes_stay_in_their_places(
+            steps in prop::collection::vec((0_u32..150, 0..8), 0..400),
+            frees_pages in any::<bool>(),
+        ) {
             let mut table = Table::default();
             let (mut seen, mut hidden) = (BTreeMap::new(), Vec::new());
             for (key, act) in steps {
@@ -498,7 +528,9 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(table.count(), seen.len() + hidden.len());
-                let stand = (0..table.places()).filter(|&place| table.at(place).is_some_and(|node| !node.is_vacant()));
+                let next = |place: &u32| table.next(place + 1);
+                prop_assert_eq!(core::iter::successors(table.next(0), next).count(), table.count());
+                let stand = (0..table.places()).filter(|&place| table.at(place).is_some_and(|node| node.object != NONE));
                 prop_assert_eq!(stand.count(), table.count());
             }
             table.hide_all();
@@ -506,8 +538,11 @@ mod tests {
             for place in seen.into_values().chain(hidden) {
                 table.remove(place);
             }
-            prop_assert_eq!(table.count(), 0);
+            prop_assert_eq!((table.count(), table.next(0)), (0, None));
             let places = table.places();
+            if frees_pages {
+                while table.free_page() {}
+            }
             prop_assert_eq!(table.let_go(), u64::from(places) / PAGE_NODES as u64);
             // The first page is there still, for the next domain that pays for it.
             prop_assert_eq!((table.paid(), table.places()), (0, places.min(PAGE_NODES as u32)));

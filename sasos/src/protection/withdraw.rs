@@ -27,10 +27,10 @@ use crate::{
     protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
 };
 
-/// The cost of unlinking a leaf, of dropping a node, and of looking at a vacant place.
+/// The cost of unlinking a leaf, of dropping a node, and of freeing a page of them.
 const COST_LEAF: u64 = 110;
 const COST_NODE: u64 = 250;
-const COST_VACANT: u64 = 8;
+const COST_PAGE: u64 = 250;
 /// Domains from which an object that ends is taken in one piece.
 pub(crate) const FEW: u32 = 4;
 
@@ -337,20 +337,15 @@ impl Server {
             .get_mut(space)
             .filter(|domain| !domain.forgetting.is_empty())
         {
-            let place = domain.forgetting.start;
-            let Some(node) = domain.nodes.at(place).filter(|_| domain.nodes.count() > 0) else {
+            let next = domain.nodes.next(domain.forgetting.start);
+            let Some(place) = next.filter(|place| domain.forgetting.contains(place)) else {
                 domain.forgetting = 0..0;
                 break;
             };
-            let vacant = node.is_vacant();
-            if !self.budget.spend(COST_VACANT)
-                || !vacant && self.unlink_node(world, NodeRef::new(space, place), u64::MAX) == Some(false)
-            {
+            domain.forgetting.start = place;
+            if self.unlink_node(world, NodeRef::new(space, place), u64::MAX) == Some(false) {
                 step = Err(Stop::Again);
                 break;
-            }
-            if let Some(domain) = self.domains.get_mut(space) {
-                domain.forgetting.start = place + 1;
             }
         }
         if self.domains.get(space).is_some_and(|domain| !domain.ends) {
@@ -369,7 +364,19 @@ impl Server {
             domain.forgetting = 0..u32::MAX;
             world.portal_forget(Stale::CallsOf(space));
         }
-        self.forget_piece(world, space).is_ok()
+        if self.forget_piece(world, space).is_err() {
+            return false;
+        }
+        while self
+            .domains
+            .get_mut(space)
+            .is_some_and(|domain| domain.nodes.free_page())
+        {
+            if !self.budget.spend(COST_PAGE) {
+                return false;
+            }
+        }
+        true
     }
 
     // ---- checks -----------------------------------------------------------------------------------
