@@ -70,7 +70,7 @@ pub trait System {
     /// Deletes an object, durably. One that is gone already is no error.
     ///
     /// # Errors
-    /// It stays.
+    /// It stays, or it is gone and may be there again after a power cut.
     fn delete(&mut self, address: u64) -> Result<(), Self::Error>;
 
     /// Puts a capability into the root Clist, if it is not there and gives a right: one that gives none may be of an object that is to come, of
@@ -121,7 +121,8 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// Deletes the object of a name, and the name with it.
 ///
 /// # Errors
-/// There is no such name, the object cannot be deleted, or [`Error::Foreign`]: then the name stays.
+/// There is no such name, the object cannot be deleted, or [`Error::Foreign`]: then the name stays. It goes with an object whose deletion could not
+/// be made durable.
 pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
     finish_deletions(system)?;
     let mut found = None;
@@ -143,7 +144,10 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
     // Pages that were flushed need room once more.
     let flushed = system.flush().and_then(|()| system.make_room(&before));
     if let Err(error) = flushed.and_then(|()| system.delete(before.capability.address)) {
-        set_mark(system, &before)?;
+        // One that could not be made durable is a deletion all the same: the next act brings it to its end, or the next start.
+        if system.is_there(before.capability.address) {
+            set_mark(system, &before)?;
+        }
         return Err(error);
     }
     system.leave(before.capability.address)?;
@@ -240,7 +244,11 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
 fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error> {
     let address = marked.capability.address;
     let is_own = system.is_own(marked.capability);
-    if !system.is_there(address) || is_own && marked.mark == Mark::Doomed && system.delete(address).is_ok() {
+    if is_own && marked.mark == Mark::Doomed {
+        // If that fails, the object may be gone all the same.
+        let _ = system.delete(address);
+    }
+    if !system.is_there(address) {
         system.leave(address)?;
         return Ok(false);
     }

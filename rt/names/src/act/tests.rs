@@ -42,6 +42,8 @@ struct Model {
     cut: u32,
     /// Objects that cannot be deleted.
     protected: BTreeSet<u64>,
+    /// The disk fails: no deletion is durable.
+    fails: bool,
     /// No block is left.
     full: bool,
     /// The root Clist is not to be written.
@@ -71,6 +73,7 @@ impl Model {
             checkpoint,
             cut,
             protected: BTreeSet::new(),
+            fails: false,
             full: false,
             is_stranger: false,
             flips: None,
@@ -86,6 +89,7 @@ impl Model {
             checkpoint: u32::MAX,
             cut,
             protected: BTreeSet::new(),
+            fails: false,
             full: false,
             is_stranger: false,
             flips: None,
@@ -178,6 +182,9 @@ impl System for Model {
                 return Err(Failed::Refused);
             }
             model.now.objects.remove(&address);
+            if model.fails {
+                return Err(Failed::Refused);
+            }
             model.stable.objects.remove(&address);
             Ok(())
         })
@@ -385,6 +392,27 @@ fn nothing_kept_is_without_a_name_after_a_cut() {
             assert_eq!(objects, named, "checkpoint {checkpoint}, cut {cut}");
         }
     }
+}
+
+/// The disk fails: the object is gone, and after a power cut there again. The name is gone with it, and the deletion is brought to its end.
+#[test]
+fn a_deletion_that_is_not_durable_takes_the_name_along() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    act(&mut model, Act::Create("a"), 0x1000).unwrap();
+    model.take_all();
+    model.fails = true;
+    assert_eq!(act(&mut model, Act::Delete("a"), 0), Err(Failed::Refused));
+    assert!(model.names().is_empty());
+    for fails in [true, false] {
+        let mut after = Model::restart(model.stable.clone(), u32::MAX);
+        after.fails = fails;
+        assert_eq!(recover(&mut after), Ok(1));
+        assert!(after.names().is_empty() && after.now.objects.is_empty() && after.now.clist.is_empty());
+    }
+    act(&mut model, Act::Create("b"), 0x2000).unwrap();
+    let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+    assert_eq!(view.doomed(0), None);
+    assert_eq!(model.now.clist, BTreeSet::from([(0x2000, 0x2001)]));
 }
 
 #[test]
