@@ -11,6 +11,7 @@ use core::fmt;
 use abi::{
     Rights,
     address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, slot_of},
+    layout::OBJECT_STACK,
 };
 use kcore::PageEntry;
 use store::ObjectRecord;
@@ -129,7 +130,7 @@ impl Server {
         }
     }
 
-    /// No active object stands in a slot that is free, and the names of Clists are counted.
+    /// No active object stands in a slot that is free, there is room for the addresses of all to come back, and the names of Clists are counted.
     fn check_addresses(&self) -> Result<(), Broken> {
         let window = slot_of(FIRST_FREE)..slot_of(OBJECTS_END);
         let active = || self.objects.iter().map(|(_, object)| object);
@@ -140,6 +141,15 @@ impl Server {
                 .any(|slot| window.contains(slot) && self.addresses.is_free(*slot));
             ensure(!free, "a slot of an object that is free", object.base())?;
         }
+        let come_back = active()
+            .filter(|object| object.record.flags & OBJECT_STACK == 0)
+            .count();
+        let come_back = come_back + self.checkpoint.held_runs();
+        ensure(
+            self.addresses.expects(come_back),
+            "the count of runs of slots that come back",
+            come_back as u64,
+        )?;
         let inactive = |record: &&ObjectRecord| self.objects.find(record.base).is_none();
         let rows = self.store.objects().filter(inactive);
         let mut counts = BTreeMap::new();

@@ -93,6 +93,11 @@ impl Addresses {
         self.issued += 1;
     }
 
+    /// Whether at least so many runs are known that will come back.
+    pub(crate) fn expects(&self, runs: usize) -> bool {
+        self.issued >= runs
+    }
+
     /// A run of free slots. `None` if there is none, leaving aside the [recent](Addresses::settle_one) ones for more than one slot. Room
     /// for it to come back is [there](Addresses::expect_back).
     #[inline]

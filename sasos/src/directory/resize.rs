@@ -143,10 +143,10 @@ impl Server {
         object.cut = None;
         let (first, persistent) = (object.first_slot(), object.is_persistent());
         let count = slots_for(base, (cut.end - base) / PAGE) - left;
-        if count > 0 && persistent {
-            self.checkpoint.hold_addresses(first + left, count);
-        } else if count > 0 {
-            self.addresses.give_back(first + left, count);
+        if count > 0 {
+            // The object comes back in two parts.
+            self.addresses.note_issued();
+            self.slots_end(first + left, count, persistent);
         }
         true
     }
@@ -178,6 +178,8 @@ impl Server {
         });
         if let Err(error) = changed {
             if more > 0 {
+                // The object still comes back, too.
+                self.addresses.note_issued();
                 self.addresses.give_back(first + count, more);
             }
             return Err(error.into());

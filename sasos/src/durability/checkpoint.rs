@@ -207,6 +207,11 @@ impl Checkpoints {
         let _ = self.held.insert((self.next(), first), slots);
     }
 
+    /// Runs of slots that wait for a checkpoint.
+    pub(crate) fn held_runs(&self) -> usize {
+        self.held.count()
+    }
+
     /// Whether slots wait for a checkpoint.
     pub(crate) fn holds_addresses(&self) -> bool {
         !self.held.is_empty()

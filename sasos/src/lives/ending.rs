@@ -179,7 +179,7 @@ impl Server {
     pub(crate) fn thread_reap(&mut self, world: &mut impl World, thread: ThreadId) {
         self.threads.leave_parent(thread);
         let record = self.threads.record(thread);
-        record.life = Life::Vacant;
+        record.vacate();
         let payer = record.payer;
         self.threads.count -= 1;
         self.ledger.give(payer, Resource::Threads, 1);

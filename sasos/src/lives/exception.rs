@@ -22,6 +22,7 @@ use crate::{
     accounts::{AccountId, Resource},
     containers::push_reserved,
     lives::thread::Caller,
+    lives::work::piece,
 };
 
 /// Bytes below the stack pointer that compiled code may use without moving it.
@@ -75,6 +76,8 @@ pub(crate) const SAVED_BYTES: u64 = size_of::<Saved>() as u64;
 impl Server {
     /// An exception of user code other than a page fault.
     pub fn exception(&mut self, world: &mut impl World, thread: ThreadId, kind: u64, address: u64) -> Outcome {
+        self.current = thread;
+        self.budget = piece();
         self.raise(
             world,
             thread,

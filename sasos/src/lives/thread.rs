@@ -47,7 +47,7 @@ use crate::{
 const CHECKPOINTS_THAT_HELP: u16 = 3;
 
 /// The remedies that were tried for a thread that lacks something.
-#[derive(Copy, Clone, Default, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tries {
     /// The page that a fault lacks; zero for a call.
     pub(crate) what: u64,
@@ -186,6 +186,15 @@ impl Thread {
             && self.children.head == NONE
             && self.ended.head == NONE
             && self.shown.is_none()
+            && self.tries == Tries::default()
+            && self.found_full.1 == 0
+    }
+
+    /// The thread leaves its place. The next one there begins its own tries.
+    pub(crate) fn vacate(&mut self) {
+        self.life = Life::Vacant;
+        self.tries = Tries::default();
+        self.found_full.1 = 0;
     }
 
     /// Counts a write that finds the disk full; tells whether it may wait for one more checkpoint. An instruction may write to two pages, of which
@@ -567,6 +576,19 @@ mod tests {
         assert!((3..=most).contains(&both), "{both}");
         assert_eq!((waits(&[7]), waits(&[8])), (3, 3));
         assert_eq!(waits(&[11, 12, 13]), 100, "each write is another one");
+    }
+
+    #[test]
+    fn a_thread_leaves_its_tries_to_nobody() {
+        let mut thread = Thread::default();
+        assert!(thread.is_clean());
+        assert!(thread.may_wait_for_blocks(5 * PAGE));
+        thread.tries.pieces = 1;
+        assert!(!thread.is_clean());
+        thread.vacate();
+        assert!(thread.is_clean());
+        let waits = (0..9).take_while(|_| thread.may_wait_for_blocks(5 * PAGE)).count();
+        assert_eq!(waits, usize::from(CHECKPOINTS_THAT_HELP));
     }
 
     #[test]

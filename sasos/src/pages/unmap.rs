@@ -326,6 +326,7 @@ impl Server {
             let limits = entry.map_or(Rights::RWX, |entry| entry.limits);
             if limits != Rights::RWX {
                 self.budget.spend(COST_NOTED);
+                // Their part of the map was paid for when they were set, or stood on the disk at the start.
                 self.store
                     .set_page_flags(object.base(), object.page_of(place.address), to_flags(limits))
                     .map_err(no_room)?;

@@ -139,3 +139,27 @@ fn endless_recursion_ends_alone() {
     assert_eq!(system.reap(first, child), Ok(STATUS_SYSTEM + EXCEPTION_PROTECTION));
     system.check_to_the_end();
 }
+
+/// The event before has left nothing of its budget. What an exception begins is the exception's all the same.
+#[test]
+fn an_exception_has_a_budget_of_its_own() {
+    let mut system = System::boot(58);
+    let first = system.first;
+    let ends_at_once = |system: &mut System, child: ThreadId| {
+        assert_eq!(system.trap(child, EXCEPTION_ILLEGAL), Outcome::Gone);
+        system.server.work.is_empty()
+    };
+    let child = system.task(first);
+    assert!(ends_at_once(&mut system, child), "a small task takes one piece");
+    let child = system.task(first);
+    let (large, _) = system.object(first, 4000);
+    for page in 0..2000 {
+        system.set_word(first, large + page * 4096, 1).unwrap();
+    }
+    assert_eq!(system.start(first, Call::ObjDelete, &[large]), Answer::Blocked);
+    assert!(
+        ends_at_once(&mut system, child),
+        "the delete's budget is not the exception's"
+    );
+    system.finish_work();
+}
