@@ -24,6 +24,10 @@ use abi::layout::Capability;
 /// Deletions that one act brings to an end for others.
 const DOOMED_MAX: usize = 32;
 
+/// Entries for which a start looks through a whole directory. The acts leave one of these in each act that was cut or interrupted; strangers can
+/// write more, and what is behind these waits for the next start.
+const SEARCHES_MAX: usize = 256;
+
 /// A directory, and what else the acts change.
 pub trait System {
     /// Why it failed.
@@ -222,7 +226,7 @@ fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
 /// # Errors
 /// The system's.
 pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
-    let (mut went, mut from) = (0, 0);
+    let (mut went, mut from, mut searches) = (0, 0, SEARCHES_MAX);
     loop {
         let mut next = None;
         system.change(&mut |directory| {
@@ -231,7 +235,7 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
         })?;
         let Some(marked) = next else { return Ok(went) };
         from = marked.index + 1;
-        if !settles(system, &marked)? {
+        if !settles(system, &marked, &mut searches)? {
             free(system, &marked)?;
             went += 1;
         }
@@ -240,8 +244,8 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
 
 /// Settles a marked entry if its name is to stay. An object goes only if its deletion had begun: one whose publisher was ended may have got its
 /// name from somebody else meanwhile, here or in another directory. An object that the caller has by another capability alone stays, and this one
-/// is not entered.
-fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error> {
+/// is not entered. An entry for which no search is left stays as it is.
+fn settles<S: System>(system: &mut S, marked: &Marked, searches: &mut usize) -> Result<bool, S::Error> {
     let address = marked.capability.address;
     let is_own = system.is_own(marked.capability);
     if is_own && marked.mark == Mark::Doomed {
@@ -251,6 +255,12 @@ fn settles<S: System>(system: &mut S, marked: &Marked) -> Result<bool, S::Error>
     if !system.is_there(address) {
         system.leave(address)?;
         return Ok(false);
+    }
+    if marked.mark == Mark::Leaving || marked.mark.is_hidden() {
+        let Some(left) = searches.checked_sub(1) else {
+            return Ok(true);
+        };
+        *searches = left;
     }
     let mut stays = false;
     system.change(&mut |directory| {

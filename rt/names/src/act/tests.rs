@@ -727,3 +727,30 @@ fn a_start_reads_young_names_in_one_pass() {
     let view = crate::DirectoryView::open(&model.now.directory).unwrap();
     assert_eq!((view.count() as u64, view.marked(0).count()), (NAMES, 0));
 }
+
+/// A stranger may fill a directory with entries for each of which all others have to be read. Each start reads them for some.
+#[test]
+fn a_start_searches_for_some_entries() {
+    const NAMES: u64 = 3000;
+    for mark in [Mark::Leaving, Mark::Unborn, Mark::Doomed] {
+        let mut model = Model::new(u32::MAX, u32::MAX);
+        model.now.directory = vec![0; ENTRY_BYTES * (NAMES as usize + 1)];
+        let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
+        for number in 1..=NAMES {
+            let (name, address) = (format!("{number}"), number * 0x1000);
+            directory.insert_marked(&entry(&name, address), mark).unwrap();
+            model.now.objects.insert(address, true);
+            model.now.clist.insert((address, address + 1));
+            model.protected.insert(address);
+        }
+        for starts in 1..=2 {
+            let before = crate::directory::READ.get();
+            assert_eq!(recover(&mut model), Ok(0));
+            let read = crate::directory::READ.get() - before;
+            let most = (SEARCHES_MAX as u64 + 4) * NAMES;
+            assert!(read <= most, "{read} entries are read for {NAMES} of mark {mark:?}");
+            let view = crate::DirectoryView::open(&model.now.directory).unwrap();
+            assert_eq!(view.marked(0).count(), NAMES as usize - starts * SEARCHES_MAX);
+        }
+    }
+}
