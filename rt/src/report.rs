@@ -98,7 +98,7 @@ impl fmt::Display for Short {
         match self.error {
             Error::DiskFull => write!(
                 f,
-                "; of {free} KiB that are free, {kept} are promised or kept for removals: 'rm' makes room, a little later"
+                "; {free} KiB are free, and {kept} KiB are promised or kept for removals: 'rm' makes room, a little later"
             ),
             Error::NoMemory => write!(f, "; {memory} KiB of memory are free: end a program"),
             _ => write!(

@@ -84,7 +84,7 @@ impl Display for Loss {
 impl Display for MountError {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            Self::Foreign => write!(f, "it is not a Gondwana disk"),
+            Self::Foreign => write!(f, "it is not a Gondwana disk; './gond format FILE' makes a new one"),
             Self::Truncated(needed, present) => {
                 write!(
                     f,

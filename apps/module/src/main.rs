@@ -19,8 +19,7 @@ use rt::{
 rt::entry!(main);
 
 const USAGE: &str = "\
-usage:
-       module list                  all installed versions, the newest of each marked
+usage: module list                  all installed versions, the newest of each marked
        module install FILE...       check module objects and put them on the shelf; imported ones first
        module show NAME             what a module exports and imports
        module remove NAME           destroy a version that nobody uses
@@ -33,8 +32,6 @@ NAME is that of a module (the newest version), or NAME-VERSION. FILE is a name f
 enum Complaint {
     /// The runtime, with the name that it is about.
     Module(String, Error),
-    /// Not what the command takes.
-    Usage,
 }
 
 impl fmt::Display for Complaint {
@@ -42,7 +39,6 @@ impl fmt::Display for Complaint {
         match self {
             Self::Module(about, Error::Runtime(error)) => write!(f, "{about}: {error}"),
             Self::Module(_, error) => error.fmt(f),
-            Self::Usage => f.write_str(USAGE),
         }
     }
 }
@@ -66,7 +62,13 @@ fn main() -> Result<(), Complaint> {
         }
         ["run", "--eager", rest @ ..] if !rest.is_empty() => run(Binding::Eager, rest),
         ["run", rest @ ..] if !rest.is_empty() => run(Binding::Lazy, rest),
-        _ => Err(Complaint::Usage),
+        _ => {
+            if !given.is_empty() {
+                println!("module: '{}' is none of these:", given.join(" "));
+            }
+            println!("{USAGE}");
+            rt::exit(2)
+        }
     }
 }
 
@@ -100,7 +102,7 @@ fn show(name: &str) -> Result<(), Complaint> {
     let module = shelf::find(name).map_err(about(name))?;
     println!("{} {} at {:#x}", module.name(), module.version(), module.address);
     println!(
-        "{} bytes, of which an instance has {} of its own; {} functions are called through thunks of it",
+        "{} bytes, of which an instance has {} of its own; functions called through thunks of it: {}",
         module.bytes().len(),
         module.data_bytes,
         module.thunks_used()
@@ -108,7 +110,7 @@ fn show(name: &str) -> Result<(), Complaint> {
     for import in module.imports() {
         let when = if import.lazy { "at the first call" } else { "at once" };
         println!(
-            "imports {} (described: {}, {} exports), bound {when}",
+            "imports {} (described: {}, exports: {}), bound {when}",
             import.name(),
             import.version(),
             import.count
@@ -122,7 +124,7 @@ fn show(name: &str) -> Result<(), Complaint> {
 
 /// Starts a module as the shell does, and ends as it ends.
 fn run(binding: Binding, words: &[&str]) -> Result<(), Complaint> {
-    let (name, arguments) = words.split_first().ok_or(Complaint::Usage)?;
+    let [name, arguments @ ..] = words else { return Ok(()) };
     let program = Program::of_module(name, binding).map_err(about(name))?;
     let task = program.start(name, arguments, &Options::default());
     let task = task.map_err(about(name))?;

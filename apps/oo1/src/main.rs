@@ -96,6 +96,9 @@ fn main() -> Outcome {
         ["bench"] => bench(),
         ["--serve", name] => serve(name),
         _ => {
+            if !given.is_empty() {
+                println!("oo1: '{}' is none of these:", given.join(" "));
+            }
             println!("{USAGE}");
             rt::exit(2)
         }
@@ -123,7 +126,14 @@ fn create(name: &str, parts: u32) -> Outcome {
 
 fn make(name: &str, parts: u32) -> Outcome<Object> {
     let mut directory = Directory::root()?;
-    let object = directory.create(name, Kind::Data, database::size(parts), database::size(parts))?;
+    let object = match directory.create(name, Kind::Data, database::size(parts), database::size(parts)) {
+        Err(rt::Error::Directory(rt::names::directory::Error::Exists)) => {
+            return said(format!(
+                "{name} is there already; 'rm {name}' would destroy it, and 'oo1 create NAME' takes another name"
+            ));
+        }
+        other => other?,
+    };
     match fill(object.base(), parts) {
         Ok(()) => Ok(object),
         Err(why) => {

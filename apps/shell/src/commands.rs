@@ -9,6 +9,7 @@ use core::fmt;
 use rt::println;
 
 use crate::{
+    editor::WIDTH,
     guard::guarded,
     place::Place,
     programs::{self, STATUS_INTERRUPTED},
@@ -182,7 +183,7 @@ static COMMANDS: &[Command] = &[
         "caps",
         "[NAME]",
         "show the capabilities that the shell holds, or those for an object",
-        "A capability is an address and a password. Whoever knows it has its rights. NAME may also be an address, as for info.",
+        "A capability is an address and a password. A program that knows it has its rights. NAME may also be an address, as for info.",
         Plain(objects::caps),
     ),
     command(
@@ -358,6 +359,9 @@ impl Shell {
     }
 }
 
+/// Where `help` shows what a command does.
+const SUMMARY_COLUMN: usize = 34;
+
 fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
     match arguments {
         [] => {
@@ -367,16 +371,14 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
                 let column = if gap.is_empty() {
                     23 - command.arguments.len()
                 } else {
-                    34
+                    SUMMARY_COLUMN
                 };
-                println!(
-                    "  {:<9}{}{gap}{:column$}{}",
-                    command.name, command.arguments, "", command.summary
-                );
+                let indented = alloc::format!("\n{:SUMMARY_COLUMN$}", "");
+                let summary = text::wrapped(command.summary, WIDTH - SUMMARY_COLUMN).replace('\n', &indented);
+                println!("  {:<9}{}{gap}{:column$}{summary}", command.name, command.arguments, "");
             }
-            println!(
-                "Any other word is the name of a program. Words may be quoted; # begins a comment. A line has up to 1,000 characters."
-            );
+            let rest = "Any other word is the name of a program. Words may be quoted; # begins a comment. A line has up to 1,000 characters.";
+            println!("{}", text::wrapped(rest, WIDTH));
             Ok(())
         }
         [name] => {
@@ -385,7 +387,7 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
             };
             println!("usage: {} {}\n{}.", command.name, command.arguments, command.summary);
             if !command.text.is_empty() {
-                println!("{}", command.text);
+                println!("{}", text::wrapped(command.text, WIDTH));
             }
             Ok(())
         }

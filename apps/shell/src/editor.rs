@@ -10,7 +10,7 @@ use core::fmt::Write;
 use crate::text::quoted;
 
 /// Columns that are used: every terminal has them.
-const WIDTH: usize = 79;
+pub const WIDTH: usize = 79;
 /// Lines that are remembered.
 const HISTORY: usize = 100;
 /// Characters of a line at most.

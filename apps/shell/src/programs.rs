@@ -1,11 +1,12 @@
 //! Running programs.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 use abi::layout::EXCEPTION_INTERRUPT;
 use rt::{
     Error, Kind, call,
     module::Binding,
+    names::PathError,
     system,
     task::{Options, Program},
 };
@@ -42,9 +43,14 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
         Err(Complaint::Runtime(Error::NoSuchName)) if is_module(name) => {
             Program::of_module(name, Binding::Lazy).or_else(|error| said(alloc::format!("{name}: {error}")))?
         }
-        Err(Complaint::Runtime(Error::NoSuchName)) => {
+        Err(Complaint::Runtime(Error::NoSuchName | Error::Path(PathError::Empty))) => {
+            let shown = if name.trim().is_empty() {
+                alloc::format!("'{name}'")
+            } else {
+                String::from(name)
+            };
             return said(alloc::format!(
-                "{name}: no such command or program; 'help' lists the commands, 'ls' the programs"
+                "{shown}: no such command or program; 'help' lists the commands, 'ls' the programs"
             ));
         }
         Err(complaint) => return Err(complaint),

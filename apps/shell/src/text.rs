@@ -101,10 +101,10 @@ pub fn quoted(name: &str) -> String {
 
 /// A number: decimal, or hexadecimal behind `0x`.
 pub fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+    // A sign is no digit.
+    let digits = Some(digits).filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// A size in bytes: a number, and `K`, `M` or `G` behind it.
@@ -148,6 +148,28 @@ pub fn rights(text: &str) -> Option<Rights> {
         });
     }
     (!rights.is_empty()).then_some(rights)
+}
+
+/// Cuts text into lines of at most so many characters, between words. A line that is longer than that is one word.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for (number, word) in text.split(' ').enumerate() {
+        let length = word.split('\n').next().unwrap_or(word).chars().count();
+        if number > 0 && column + 1 + length > width {
+            out.push('\n');
+            column = 0;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column = match word.rsplit_once('\n') {
+            Some((_, last)) => last.chars().count(),
+            None => column + length,
+        };
+    }
+    out
 }
 
 /// Text of an object, piece by piece: bytes that are no text and control characters become something that cannot change the
@@ -298,6 +320,7 @@ mod tests {
             (number("0x10"), number("10"), number("-1"), number("")),
             (Some(16), Some(10), None, None)
         );
+        assert_eq!((number("+1"), number("0x+1"), number("0x")), (None, None, None));
         assert_eq!(
             (size("4K"), size("1g"), size("0x10"), size("K"), size("")),
             (Some(4096), Some(1 << 30), Some(16), None, None)
@@ -334,6 +357,15 @@ mod tests {
             "a\u{fffd}b\u{fffd}\n"
         );
         assert_eq!(Printable::default().end(), "");
+    }
+
+    #[test]
+    fn lines_are_cut_between_words() {
+        assert_eq!(wrapped("one two three", 7), "one two\nthree");
+        assert_eq!(wrapped("one two three", 6), "one\ntwo\nthree");
+        assert_eq!(wrapped("one\ntwo three", 9), "one\ntwo three");
+        assert_eq!(wrapped("überlänge a b", 5), "überlänge\na b");
+        assert_eq!(wrapped("", 5), "");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Debugger {
     pub fn connect(path: &Path) -> Result<Self> {
         let stream = UnixStream::connect(path).with_context(|| {
             format!(
-                "no debugger at {}; start the system with './gond run --debugger {0}'",
+                "no debugger at '{}'; start the system with './gond run --debugger {0}'",
                 path.display()
             )
         })?;

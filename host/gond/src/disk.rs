@@ -27,7 +27,7 @@ pub struct ImageLock {
 
 /// Takes the lock of an image.
 pub fn lock_image(path: &Path) -> Result<ImageLock> {
-    let file = File::open(path).with_context(|| format!("cannot open the disk image {}", path.display()))?;
+    let file = File::open(path).with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(ImageLock { _file: file }),
         Err(std::fs::TryLockError::WouldBlock) => {
@@ -60,7 +60,7 @@ impl HostWorld {
             .read(true)
             .write(access == Access::Write)
             .open(path)
-            .with_context(|| format!("cannot open the disk image {}", path.display()))?;
+            .with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
         Self::over(file, access).with_context(|| format!("cannot use the disk image {}", path.display()))
     }
 

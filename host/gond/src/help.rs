@@ -14,13 +14,16 @@ Gondwana: one address space, for every program and for ever.
   ./gond import IMAGE FILE NAME    makes an object of a file
   ./gond export IMAGE NAME FILE    makes a file of an object
   ./gond check IMAGE               verifies all of a disk image
-  ./gond mend IMAGE                makes a lost or damaged root Clist, root directory or shell anew
+  ./gond mend IMAGE                makes a lost or damaged root Clist, root
+                                   directory or shell anew
   ./gond format IMAGE              makes a disk image without starting it
   ./gond build                     builds kernel and programs only
   ./gond tour                      plays the tour of the README
-  ./gond debugger [SOCKET]         talks to the kernel debugger of a running system
-  ./gond sip ...                   software-isolated processes: run, compile, check, contract, new (docs/sip.md)
-  ./gond module ...                modules: build, describe, show, diff, symbols, run (docs/modules.md)
+  ./gond debugger [SOCKET]         talks to the debugger of a running kernel
+  ./gond sip ...                   software-isolated processes: run, compile,
+                                   check, contract, new (docs/sip.md)
+  ./gond module ...                modules: build, describe, show, diff,
+                                   symbols, run (docs/modules.md)
 
 './gond help COMMAND' tells more.
 ";
@@ -28,151 +31,194 @@ Gondwana: one address space, for every program and for ever.
 const RUN: &str = "\
 ./gond run [options]
 
-Starts the system. The disk image is made and furnished on first use; what is kept in it is there again
-next time, at the same addresses. Programs on it that are older than the sources are replaced; those for which the disk has
-no room stay as they are, which is told.
+Starts the system. The disk image is made and furnished on first use; what is
+kept in it is there again next time, at the same addresses. Programs on it that
+are older than the sources are replaced; those for which the disk has no room
+stay as they are, which is told.
 
   --disk FILE       the disk image (gondwana.img)
-  --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes only the room it needs. An image that is
-                    there keeps its size
+  --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes
+                    only the room it needs. An image that is there keeps its
+                    size
   --memory SIZE     memory of the machine (128M); 32M at least
   --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
-  --clock WHAT      what advances the machine's clock: time, or with 'instructions' each instruction by a
-                    nanosecond, so that 'micro' counts instructions (time)
-  --server PLACE    where the server is: 'kernel', or 'user', a program outside of the kernel (kernel)
-  --script FILE|-   run the lines of FILE (or of standard input) in the shell; a line has up to 4,000 bytes
-  --timeout SECONDS with a script: how long the system may say nothing (300; with --gdb a week)
+  --clock WHAT      what advances the machine's clock: time, or with
+                    'instructions' each instruction by a nanosecond, so that
+                    'micro' counts instructions (time)
+  --server PLACE    where the server is: 'kernel', or 'user', a program outside
+                    of the kernel (kernel)
+  --script FILE|-   run the lines of FILE (or of standard input) in the shell; a
+                    line has up to 4,000 bytes
+  --timeout SECONDS with a script: how long the system may say nothing (300;
+                    with --gdb a week)
   --debugger [SOCKET|stdio]
-                    attach the kernel debugger to a socket (gondwana.debugger), where './gond debugger' finds it;
-                    stdio: to this terminal, where Ctrl-A C changes between it and the shell (not with a script)
-  --root PACKAGE    build this package of the sources and run it alone on the bare µ-kernel (docs/guide/nucleus.md); the
-                    kernel's log goes to standard output, and --timeout bounds the whole
-  --gdb [PORT]      wait for GDB (1234) before the first instruction; the command for GDB is printed
+                    attach the kernel debugger to a socket (gondwana.debugger),
+                    where './gond debugger' finds it; stdio: to this terminal,
+                    where Ctrl-A C changes between it and the shell (not with a
+                    script)
+  --root PACKAGE    build this package of the sources and run it alone on the
+                    bare µ-kernel (docs/guide/nucleus.md); the kernel's log goes
+                    to standard output, and --timeout bounds the whole
+  --gdb [PORT]      wait for GDB (1234) before the first instruction; the
+                    command for GDB is printed
 
-On the terminal Ctrl-C ends the running program, 'poweroff' the system, and Ctrl-A X pulls the plug.
+On the terminal Ctrl-C ends the running program, 'poweroff' the system, and
+Ctrl-A X pulls the plug.
 
-Standard input that is no terminal is a script, as with '--script -', and its end switches the system off.
+Standard input that is no terminal is a script, as with '--script -', and its
+end switches the system off.
 
-With a script, standard output carries what the shell's lines print and nothing else; empty lines and those
-that begin with '#' are passed over. The exit status is 0 only if every line succeeded and the system powered
-off cleanly. A system that dies or hangs is an error that shows the last of its console and log.
+With a script, standard output carries what the shell's lines print and nothing
+else; empty lines and those that begin with '#' are passed over. The exit status
+is 0 only if every line succeeded and the system powered off cleanly. A system
+that dies or hangs is an error that shows the last of its console and log.
 
-A kernel that panics is shown with its back-trace and its last events. docs/guide/debugging.md tells how to go on.
+A kernel that panics is shown with its back-trace and its last events.
+docs/guide/debugging.md tells how to go on.
 ";
 
 const TEST: &str = "\
-./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--in PATH] [--machine NAME]
+./gond test [--only STAGE]... [--keep] [--calls N] [--seed N] [--in PATH]
+            [--machine NAME]
 
-Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and how many failed; the exit status is 0 if none failed.
+Runs all tests but 'fuzz' and 'mutants'. The last line tells how many passed and
+how many failed; the exit status is 0 if none failed.
 
   house      formatting, lints, and every test that runs on the host
   suite      the suite of programs inside the system
-  server     the suite with the server outside of the kernel, and what happens when that crashes
+  server     the suite with the server outside of the kernel, and what happens
+             when that crashes
   nucleus    the suite of the bare µ-kernel
   engine     the engine for isolated processes, as a program of the system
   contract   the promises of the command line
-  crash      20 kills of a running workload; a recorded run replayed with torn and lost writes
+  crash      20 kills of a running workload; a recorded run replayed with torn
+             and lost writes
   power      the OO1 database before and after the plug is pulled
   tools      the kernel debugger, back-traces, and GDB where it is installed
   tour       the tour in the README is what a user sees
-  guides     README, guides and other documents, each command typed in a copy of the sources
-  fuzz       only if it is named: millions of calls at random, kernel and server built with every assertion
-  mutants    only if it is named: small changes of kcore, sasos, store and names, one at a time, that host tests must notice
+  guides     README, guides and other documents, each command typed in a copy of
+             the sources
+  fuzz       only if it is named: millions of calls at random, kernel and server
+             built with every assertion
+  mutants    only if it is named: small changes of kcore, sasos, store and
+             names, one at a time, that host tests must notice
 
   --only STAGE   only this stage; may be given several times
-  --calls N      calls that 'fuzz' makes on each of its six machines (2500000: an hour or two),
-                 and mutants that 'mutants' tries (500: an hour or two)
-  --seed N       the seed that 'fuzz' begins with, and by which 'mutants' chooses (the clock)
-  --in PATH      the only file or folder of which 'mutants' tries some, such as store/src/table.rs
-  --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1, inside-4, outside-4, bare-1, bare-4
+  --calls N      calls that 'fuzz' makes on each of its six machines (2500000:
+                 an hour or two), and mutants that 'mutants' tries (500: an hour
+                 or two)
+  --seed N       the seed that 'fuzz' begins with, and by which 'mutants'
+                 chooses (the clock)
+  --in PATH      the only file or folder of which 'mutants' tries some, such as
+                 store/src/table.rs
+  --machine NAME the only machine that 'fuzz' uses: inside-1, outside-1,
+                 inside-4, outside-4, bare-1, bare-4
   --keep         keep the disk images of failed stages in target/failed
 ";
 
 const BENCH: &str = "\
 ./gond bench [--json] [--compare | --update] [--system NAME]... [--row NAME]...
 
-Measures each row twice: in instructions (QEMU counting them) and in time (plain translation), here and
-in Linux on the same machine. Linux comes as Debian's kernel package, fetched when first asked for.
+Measures each row twice: in instructions (QEMU counting them) and in time (plain
+translation), here and in Linux on the same machine. Linux comes as Debian's
+kernel package, fetched when first asked for.
 
-  --json         one object a line: {\"row\", \"system\", \"instructions\", \"ns\"}
-  --compare      against bench/results.json: rows that need over 3 % more instructions fail
+  --json         one object a line: {\"row\", \"system\", \"instructions\",
+                 \"ns\"}
+  --compare      against bench/results.json: rows that need over 3 % more
+                 instructions fail
   --update       rewrite bench/results.json and the tables in docs/benchmarks.md
-  --system NAME  only gondwana, only gondwana-user (its server outside of the kernel), or only linux
+  --system NAME  only gondwana, only gondwana-user (its server outside of the
+                 kernel), or only linux
   --row NAME     only this row; may be given several times
 
 ./gond bench --working-set [--json]
 
-The bytes and cache lines of the kernel that one message and its answer touch: a round trip in single steps.
+The bytes and cache lines of the kernel that one message and its answer touch: a
+round trip in single steps.
 
 ./gond bench --host [--json] [--rounds N | --row NAME | --runs N]
 
-Measures what needs no system: isolated processes (rows sip-…; --rounds, --row) and the linking of modules (rows
-link-…; --runs), on this machine's processor, beside the same C source built for it.
+Measures what needs no system: isolated processes (rows sip-…; --rounds, --row)
+and the linking of modules (rows link-…; --runs), on this machine's processor,
+beside the same C source built for it.
 ";
 
 const SIP: &str = "\
 ./gond sip run | compile | check | contract | new ...
 
-Software-isolated processes: compiles a WebAssembly module, proves its machine code and runs it. './gond sip --help'
-tells more; docs/sip.md has the whole.
+Software-isolated processes: compiles a WebAssembly module, proves its machine
+code and runs it. './gond sip --help' tells more; docs/sip.md has the whole.
 ";
 
 const MODULE: &str = "\
 ./gond module build | describe | show | diff | symbols | run | flags ...
 
-Modules: one text for everybody, private data behind a register. './gond module --help' tells more; docs/modules.md has
-the whole.
+Modules: one text for everybody, private data behind a register.
+'./gond module --help' tells more; docs/modules.md has the whole.
 ";
 
 const CHECK: &str = "\
 ./gond check IMAGE [--json] [--accept-loss]
 
-Verifies every checksum, the object table, the allocation and the journal of a disk image, and that the names in
-its directories lead to objects with valid capabilities. What was stable and is lost, or may be, is told by name. Nothing
+Verifies every checksum, the object table, the allocation and the journal of a
+disk image, and that the names in its directories lead to objects with valid
+capabilities. What was stable and is lost, or may be, is told by name. Nothing
 is written. The exit status is 0 if all is well.
 
-  --accept-loss  write: the system does not start from an image that has lost something that was stable. This
-                 gives it up for ever, tells what it was, and the next start goes on without it. Copy the image first.
+  --accept-loss  write: the system does not start from an image that has lost
+                 something that was stable. This gives it up for ever, tells
+                 what it was, and the next start goes on without it. Copy the
+                 image first.
 ";
 
 const MEND: &str = "\
 ./gond mend IMAGE
 
-Where the root Clist or the root directory was overwritten, has damaged pages or is gone, makes it anew of the entries and
-capabilities that are left and that the object table agrees with; so with damaged pages of other directories. Names of the
-root directory that lead nowhere go. Where names are lost, objects to which no name leads are called found-ADDRESS. Programs
-that are damaged or gone are put back. Tells what is lost and what is not mended: other damaged objects, and the store.
+Where the root Clist or the root directory was overwritten, has damaged pages or
+is gone, makes it anew of the entries and capabilities that are left and that
+the object table agrees with; so with damaged pages of other directories. Names
+of the root directory that lead nowhere go. Where names are lost, objects to
+which no name leads are called found-ADDRESS. Programs that are damaged or gone
+are put back. Tells what is lost and what is not mended: other damaged objects,
+and the store.
 ";
 
 const LIST: &str = "\
 ./gond ls IMAGE [--json]
 
-Lists the names on a disk image, with what they stand for, size, address and rights, and then the objects without a name.
-Nothing is written. With --json one object a line, with null if it has no name: {\"name\", \"kind\", \"bytes\", \"address\", \"rights\"}; addresses are hexadecimal text.
+Lists the names on a disk image, with what they stand for, size, address and
+rights, and then the objects without a name. Nothing is written. With --json one
+object a line, with null if it has no name: {\"name\", \"kind\", \"bytes\",
+\"address\", \"rights\"}; addresses are hexadecimal text.
 ";
 
 const IMPORT: &str = "\
 ./gond import IMAGE FILE NAME [--program]
 
-Makes an object with the content of FILE and enters it in the root directory of the image as NAME, which may be a
-path through directories that are there. The exact length is kept, so export gives the same bytes back.
+Makes an object with the content of FILE and enters it in the root directory of
+the image as NAME, which may be a path through directories that are there. The
+exact length is kept, so export gives the same bytes back.
 
-  --program   FILE is a static-PIE ELF program: lay it out as an image that the shell can start
+  --program   FILE is a static-PIE ELF program: lay it out as an image that the
+              shell can start
 ";
 
 const EXPORT: &str = "\
 ./gond export IMAGE NAME FILE
 
-Writes the content of an object to FILE ('-': standard output), byte for byte. Nothing on the image changes. NAME may be
-an address behind 0x, as './gond ls' shows it: so objects can be had if a directory is damaged. A name that begins with 0x is
-told from an address by a '/' before it.
+Writes the content of an object to FILE ('-': standard output), byte for byte.
+Nothing on the image changes. NAME may be an address behind 0x, as './gond ls'
+shows it: so objects can be had if a directory is damaged. A name that begins
+with 0x is told from an address by a '/' before it.
 ";
 
 const FORMAT: &str = "\
 ./gond format IMAGE [--disk-size SIZE] [--bare]
 
-Makes a disk image as './gond run' would, without starting it. Refuses if the file exists.
+Makes a disk image as './gond run' would, without starting it. Refuses if the
+file exists.
 
   --disk-size SIZE   its size (256M)
   --bare             without programs: a root directory and a root Clist only
@@ -181,13 +227,15 @@ Makes a disk image as './gond run' would, without starting it. Refuses if the fi
 const BUILD: &str = "\
 ./gond build
 
-Builds the kernel and the programs and prints where they are. './gond run' does so too.
+Builds the kernel and the programs and prints where they are. './gond run' does
+so too.
 ";
 
 const TOUR: &str = "\
 ./gond tour [--update]
 
-Plays the tour of the README on a fresh disk, power cut included, and prints the transcript.
+Plays the tour of the README on a fresh disk, power cut included, and prints the
+transcript.
 
   --update   put it into README.md in place of the one there
 ";
@@ -195,10 +243,12 @@ Plays the tour of the README on a fresh disk, power cut included, and prints the
 const DEBUGGER: &str = "\
 ./gond debugger [SOCKET [COMMAND...]]
 
-Talks to the kernel debugger of a system that was started with './gond run --debugger [SOCKET]'
-(gondwana.debugger). With commands it asks each of them and prints the answers; a command of several words
-is one argument: './gond debugger gondwana.debugger threads \"space 1\"'. Without, it connects this terminal
-(Ctrl-C leaves, the system goes on), or asks the lines of standard input. The command 'help' lists the commands.
+Talks to the kernel debugger of a system that was started with
+'./gond run --debugger [SOCKET]' (gondwana.debugger). With commands it asks each
+of them and prints the answers; a command of several words is one argument:
+'./gond debugger gondwana.debugger threads \"space 1\"'. Without, it connects
+this terminal (Ctrl-C leaves, the system goes on), or asks the lines of standard
+input. The command 'help' lists the commands.
 ";
 
 /// The overview.
@@ -245,5 +295,22 @@ pub fn asked(command: &str, rest: &[OsString]) -> anyhow::Result<Option<String>>
             Ok(Some(text(command).ok_or_else(|| unknown(command))?.to_owned()))
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_texts_fit_a_terminal() {
+        let commands = OVERVIEW.lines().filter_map(|line| line.strip_prefix("  ./gond "));
+        let commands: Vec<&str> = commands.filter_map(|rest| rest.split(' ').next()).collect();
+        assert!(commands.len() > 10);
+        for command in commands.into_iter().chain([""]) {
+            let text = text(command).unwrap_or_else(|| panic!("no text for {command}"));
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{command}: {long:#?}");
+        }
     }
 }

@@ -80,7 +80,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 };
             }
             Long("gdb") => {
-                let port = optional_value(&mut parser, |word| word.parse::<u16>().is_ok());
+                let port = optional_value(&mut parser, |word| !word.starts_with('-'));
                 let port = port.map_or_else(
                     || Ok(gdb::PORT),
                     |port| {

@@ -32,8 +32,14 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     // Requests that cannot work are refused before the image is opened for writing.
     let mut volume = Volume::open(image, Access::Read)?;
     let (_, last) = tree::split(&mut volume, &name)?;
-    if tree::find(&mut volume, &name).is_ok() {
-        bail!("there is a '{last}' already: remove it in the system ('rm {name}'), or take another name");
+    if let Ok(found) = tree::find(&mut volume, &name) {
+        let way_out = if abi::address::system_objects().contains(&found.capability.address) {
+            "the system starts from it, so take another name".into()
+        } else {
+            let force = if found.kind == Kind::Data { "" } else { "--force " };
+            format!("remove it in the system ('rm {force}{name}'), or take another name")
+        };
+        bail!("there is a '{last}' already: {way_out}");
     }
     drop(volume);
     if operands.has("program") {

@@ -148,11 +148,20 @@ pub fn change_root_clist(
     volume: &mut Volume,
     change: impl FnOnce(&mut Clist<'_>) -> Result<(), names::clist::Error>,
 ) -> Result<()> {
-    let old = whole(volume, ROOT_CLIST)?;
+    let old = whole(volume, ROOT_CLIST).map_err(|error| fault(ROOT_CLIST, &error))?;
     let mut new = old.clone();
-    let mut clist = Clist::open_mut(&mut new).context("the root Clist")?;
+    let mut clist = Clist::open_mut(&mut new).map_err(|error| fault(ROOT_CLIST, &error))?;
     change(&mut clist).context("the root Clist")?;
     write_back(volume, ROOT_CLIST, &old, &new)
+}
+
+/// Tells what is wrong with a directory or a Clist, and for those that the system starts from what helps.
+fn fault(base: u64, error: &dyn std::fmt::Display) -> anyhow::Error {
+    match base {
+        ROOT_CLIST => anyhow!("the root Clist ({base:#x}): {error}; './gond mend IMAGE' makes it anew"),
+        ROOT_DIRECTORY => anyhow!("the root directory ({base:#x}): {error}; './gond mend IMAGE' makes it anew"),
+        _ => anyhow!("the object at {base:#x}: {error}"),
+    }
 }
 
 /// The names in the directory at `base`, as far as its pages can be read, and what is wrong with it.
@@ -161,9 +170,9 @@ pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Name
     let mut faults: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     if !damaged.is_empty() {
         // The header may have been in one of them.
-        Directory::mend(&mut bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+        Directory::mend(&mut bytes).map_err(|error| fault(base, &error))?;
     }
-    let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    let view = DirectoryView::open(&bytes).map_err(|error| fault(base, &error))?;
     faults.extend(view.faults().map(|fault| fault.to_string()));
     let marks: BTreeMap<&str, Mark> = view
         .marked(0)
@@ -179,7 +188,7 @@ pub fn entries(volume: &mut Volume, base: u64, prefix: &str) -> Result<(Vec<Name
 /// Lists the acts that a power cut left unfinished in the directory at `base`.
 pub fn marked(volume: &mut Volume, base: u64, prefix: &str) -> Result<Vec<Named>> {
     let bytes = whole(volume, base)?;
-    let view = DirectoryView::open(&bytes).map_err(|error| anyhow!("the object at {base:#x}: {error}"))?;
+    let view = DirectoryView::open(&bytes).map_err(|error| fault(base, &error))?;
     let named = |(marked, entry): (names::directory::Marked, Entry<'_>)| Named::of(prefix, &entry, marked.mark);
     Ok(view.marked(0).map(named).collect())
 }
@@ -269,10 +278,7 @@ impl act::System for Acting<'_> {
 /// The capabilities of the Clist at `base`, and whether they stand in the order that it promises.
 pub fn capabilities(volume: &mut Volume, base: u64) -> Result<(Vec<Capability>, bool)> {
     let bytes = whole(volume, base)?;
-    let view = ClistView::open(&bytes).map_err(|error| match base {
-        ROOT_CLIST => anyhow!("the root Clist ({base:#x}): {error}; './gond mend IMAGE' makes it anew"),
-        _ => anyhow!("the object at {base:#x}: {error}"),
-    })?;
+    let view = ClistView::open(&bytes).map_err(|error| fault(base, &error))?;
     Ok((view.iter().collect(), view.order_holds()))
 }
 
@@ -303,7 +309,7 @@ pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
         let step = step.with_context(|| format!("there is no directory '{name}' on the way to '{path}'"))?;
         if step.kind != Kind::Directory {
             bail!(
-                "'{name}' on the way to '{path}' is no directory but {}",
+                "'{name}' on the way to '{path}' is no directory but of another kind: {}",
                 step.kind.name()
             );
         }

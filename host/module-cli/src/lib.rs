@@ -34,39 +34,59 @@ pub const GCC_FLAGS: [&str; 12] = [
 ];
 
 const HELP: &str = "\
-gond module: libraries linked once, at one address, for everybody (docs/modules.md)
+gond module: libraries linked once, at one address, for everybody
+(docs/modules.md)
 
   gond module build FILE.md [--in FOLDER]... [--window FILE] [-o FILE]
-      Links the module that a description describes. What it names is looked for beside it and in the folders.
-      --window  the list of addresses given so far, made if absent, and extended (default: modules.window)
-      -o        where the module object goes (default: the module's name and .mm)
-  gond module describe OBJECT... [--name NAME] [--version N] [--import FILE.md]... [--rest FILE.md]
-      Writes a description of the objects: all that they define, and what is missing.
-      --rest    describe what is missing as the exports of a module of that name, for others to provide
+      Links the module that a description describes. What it names is looked for
+      beside it and in the folders.
+      --window  the list of addresses given so far, made if absent, and extended
+                (default: modules.window)
+      -o        where the module object goes (default: the module's name and
+                .mm)
+  gond module describe OBJECT... [--name NAME] [--version N]
+          [--import FILE.md]... [--rest FILE.md]
+      Writes a description of the objects: all that they define, and what is
+      missing.
+      --rest    describe what is missing as the exports of a module of that
+                name, for others to provide
   gond module header [FILE.md [NAME]...] [--in FOLDER]... [-o FILE]
-      Writes a C header for clients of the module that a description describes, from the debug information of its objects.
-      Behind the library's own header it makes calls of the exports named (all that can be, if none is) inline: without
-      the thunk, at the price that the module is bound before the client starts. Objects that are no modules ignore it.
-      Without a description it writes what all such headers begin with, which is enough for procedures (callbacks).
+      Writes a C header for clients of the module that a description describes,
+      from the debug information of its objects. Behind the library's own header
+      it makes calls of the exports named (all that can be, if none is) inline:
+      without the thunk, at the price that the module is bound before the client
+      starts. Objects that are no modules ignore it. Without a description it
+      writes what all such headers begin with, which is enough for procedures
+      (callbacks).
   gond module show FILE.mm [--json]
       What is in a module object.
   gond module diff OLD.mm NEW.mm [--json]
-      Whether NEW may take the place of OLD: what was exported must keep its number. Exits with 1 if not.
+      Whether NEW may take the place of OLD: what was exported must keep its
+      number. Exits with 1 if not.
   gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER] [--trap]
-      Loads modules into a process of the host, calls an export of the last one, and exits with what it returns.
+      Loads modules into a process of the host, calls an export of the last one,
+      and exits with what it returns.
       --host    the description of what the modules take from the C library
       --trap    stops (SIGTRAP) before the call, for a debugger
-  gond module symbols FILE.mm -o FILE [--from FILE.md [--in FOLDER]...] [--at ADDRESS] [--data ADDRESS]
-      An ELF file with the module's symbols and frames, for gdb's add-symbol-file (docs/guide/debugging.md).
-      --from    the description that it was built from, whose objects have files, lines and types for it
-      --at      where the module is, if not where it was linked: in the system 'module list' tells
-      --data    the data of an instance ($rbx in its functions), for its thunks and variables
+  gond module symbols FILE.mm -o FILE [--from FILE.md [--in FOLDER]...]
+          [--at ADDRESS] [--data ADDRESS]
+      An ELF file with the module's symbols and frames, for gdb's
+      add-symbol-file (docs/guide/debugging.md).
+      --from    the description that it was built from, whose objects have
+                files, lines and types for it
+      --at      where the module is, if not where it was linked: in the system
+                'module list' tells
+      --data    the data of an instance ($rbx in its functions), for its thunks
+                and variables
   gond module system [NAME...] [-o FOLDER]
-      Builds the system's own modules (C library, Lua, programs with it) into a folder (default: target/modules) and prints
-      their paths: bring them onto a disk with 'gond import', install them there with 'module install'.
+      Builds the system's own modules (C library, Lua, programs with it) into a
+      folder (default: target/modules) and prints their paths: bring them onto a
+      disk with 'gond import', install them there with 'module install'.
   gond module twins [-o FOLDER]
-      Builds what modules are measured against into a folder (default: target/twins): a program with eight libraries, linked
-      statically and for Linux with shared objects, and a library of 1,000 exports with a client of all.
+      Builds what modules are measured against into a folder (default:
+      target/twins): a program with eight libraries, linked statically and for
+      Linux with shared objects, and a library of 1,000 exports with a client of
+      all.
   gond module flags
       The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
 ";
@@ -212,7 +232,9 @@ impl Words {
             _ => None,
         };
         match wanted {
-            Some(wanted) if wanted != result.files.len() => Err(format!("{verb} needs {wanted} file(s)")),
+            Some(wanted) if wanted != result.files.len() => Err(format!(
+                "{verb} needs {wanted} file(s); 'gond module {verb} --help' tells more"
+            )),
             _ => Ok(result),
         }
     }
@@ -281,7 +303,7 @@ fn build(words: &Words) -> Result<(), String> {
     // The address is given only when there is something at it.
     write(&list, window.to_string().as_bytes())?;
     println!(
-        "{}: {} bytes, {} functions, {} need their instance, {} have a thunk",
+        "{}: {} bytes; functions {}, of these {} with data of their instance, {} with a thunk",
         output.display(),
         built.object.len(),
         built.functions,
@@ -289,4 +311,31 @@ fn build(words: &Words) -> Result<(), String> {
         built.thunks
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HELP;
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let long: Vec<&str> = HELP.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+
+    /// The script refuses other words before it builds anything.
+    #[test]
+    fn the_script_knows_all_commands() {
+        let script = include_str!("../../../gond");
+        let known = script
+            .lines()
+            .find(|line| line.trim_start().starts_with("known module "));
+        let known: Vec<&str> = known.expect("a line of known words").split(' ').collect();
+        for line in HELP.lines() {
+            let word = line
+                .strip_prefix("  gond module ")
+                .and_then(|rest| rest.split(' ').next());
+            assert!(word.is_none_or(|word| known.contains(&word)), "{line}");
+        }
+    }
 }

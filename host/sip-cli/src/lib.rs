@@ -19,28 +19,36 @@ use sip::compile::{Bounds, Options};
 
 const HELP: &str = "gond sip: software-isolated processes on the host
 
-  gond sip run [OPTIONS] FILE.wasm [ARGUMENTS]      compile, verify and run a WASI program
-  gond sip run [OPTIONS] --channel FILE.contract CLIENT.wasm [ARGUMENTS] SERVER.wasm [ARGUMENTS]
-                                                    run two, joined by a channel
+  gond sip run [OPTIONS] FILE.wasm [ARGUMENTS]
+      compile, verify and run a WASI program
+  gond sip run [OPTIONS] --channel FILE.contract
+               CLIENT.wasm [ARGUMENTS] SERVER.wasm [ARGUMENTS]
+      run two, joined by a channel
   gond sip compile [--explicit] FILE.wasm [-o IMAGE.sip]
-                                                    compile and verify; 'run IMAGE.sip' verifies again
-  gond sip check [--explicit] FILE.wasm             what it imports, and whether its code is proved
-  gond sip contract FILE.contract [--rust | --c]    check a contract; print its bindings
+      compile and verify; 'run IMAGE.sip' verifies again
+  gond sip check [--explicit] FILE.wasm
+      what it imports, and whether its code is proved
+  gond sip contract FILE.contract [--rust | --c]
+      check a contract; print its bindings
   gond sip bench [--json] [--row ROW] [--rounds N] [--peer wasmtime]
-                                                    what isolation costs (the same as gond bench --host); with
-                                                    --peer beside another engine, which it builds first
-  gond sip new NAME                                 a project to start from: two processes and a contract
+      what isolation costs (the same as gond bench --host); with --peer beside
+      another engine, which it builds first
+  gond sip new NAME
+      a project to start from: two processes and a contract
 
 Options
-  --channel FILE.contract   join the two programs by a channel of this contract; may be given again.
-                            Who is client and who server says each module itself
-  --dir PATH[=NAME]         let the programs use this directory and what is in it, under NAME
+  --channel FILE.contract   join the two programs by a channel of this contract;
+                            may be given again. Who is client and who server
+                            says each module itself
+  --dir PATH[=NAME]         let the programs use this directory and what is in
+                            it, under NAME
   --env NAME=VALUE          an environment variable
-  --explicit                compare before each access instead of relying on guard pages
+  --explicit                compare before each access instead of relying on
+                            guard pages
   --timeout SECONDS         stop what still runs after so long
 
-FILE.wasm may be an IMAGE.sip in run and check. An argument that ends in .wasm or .sip begins the next
-program; after '--' it does not.
+FILE.wasm may be an IMAGE.sip in run and check. An argument that ends in .wasm
+or .sip begins the next program; after '--' it does not.
 ";
 
 /// The result of a command: the exit status, or a sentence and the status.
@@ -60,7 +68,7 @@ pub fn command(words: &[String]) -> i32 {
             if known { Ok(print(HELP)) } else { Err(unknown(first)) }
         }
         Some((first, rest)) => match first.as_str() {
-            "help" | "--help" => Ok(print(HELP)),
+            "help" | "--help" | "-h" => Ok(print(HELP)),
             "run" => run::command(rest),
             "compile" => image::command(rest),
             "bench" => bench::command(rest),
@@ -104,5 +112,28 @@ fn explicit() -> Options {
     Options {
         bounds: Bounds::Explicit,
         ..Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HELP;
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let long: Vec<&str> = HELP.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+
+    /// The script refuses other words before it builds anything.
+    #[test]
+    fn the_script_knows_all_commands() {
+        let script = include_str!("../../../gond");
+        let known = script.lines().find(|line| line.trim_start().starts_with("known sip "));
+        let known: Vec<&str> = known.expect("a line of known words").split(' ').collect();
+        for line in HELP.lines() {
+            let word = line.strip_prefix("  gond sip ").and_then(|rest| rest.split(' ').next());
+            assert!(word.is_none_or(|word| known.contains(&word)), "{line}");
+        }
     }
 }

@@ -325,7 +325,9 @@ pub fn caps(shell: &mut Shell, arguments: &[&str]) -> Outcome {
                     .iter()
                     .find(|(known, _)| *known == address)
                     .map_or("", |(_, name)| name);
-                println!("  {address:#x}:{password:#018x}  {name}");
+                let capability = format!("{address:#x}:{password:#018x}");
+                // The longest address has twelve digits.
+                println!("{}", format!("  {capability:<33}  {name}").trim_end());
             }
         }
     }

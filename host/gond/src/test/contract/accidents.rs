@@ -197,6 +197,16 @@ fn overwritten(stand: &mut Stand<'_, '_>) -> Result<()> {
                 told.expect(1, "…")
             },
         );
+        let import = gond(&["import", &disk, &name(&stand.script)?, "imported"])?;
+        let told = import.status == Some(1) && import.complaints.contains("./gond mend");
+        stand.bench.report(
+            "import tells what helps",
+            if told {
+                Ok(())
+            } else {
+                import.expect(1, "…./gond mend…")
+            },
+        );
         let mended = gond(&["mend", &disk])?;
         stand.bench.report(
             "mend mends it",

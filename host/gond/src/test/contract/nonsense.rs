@@ -1,7 +1,8 @@
 //! Lines that make no sense, or would do harm: each is refused with a sentence, changes nothing, and leaves the shell alive.
 
-use super::{Ran, Stand};
+use super::{Ran, Stand, gond, name};
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 
 /// Lines that must fail, and a part of the sentence. An object `y` of a page is there, and a directory `d` with a name in it.
 const REFUSED: &[(&str, &str)] = &[
@@ -62,6 +63,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("run y", "not a program"),
     ("nosuch", "no such command or program"),
     ("/", "the root directory has no name"),
+    ("\"\"", "'': no such command or program"),
+    ("time ' '", "' ': no such command or program"),
     ("help nosuch", "no command 'nosuch'"),
     ("time nosuch", "no such command or program"),
     // Numbers.
@@ -70,6 +73,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("create x 99999999999999999999", "is not a size"),
     ("write y x x", "is not an offset"),
     ("write y -1 x", "is not an offset"),
+    ("write y +1 x", "is not an offset"),
     ("write y 4096 x", "does not fit"),
     ("write y 18446744073709551615 x", "does not fit"),
     ("grant y q", "are not rights"),
@@ -111,21 +115,48 @@ const REFUSED: &[(&str, &str)] = &[
     ("exit x", "usage: exit"),
     ("\"unfinished", "is not closed"),
     // Programs.
-    ("oo1 nosuch", "usage: oo1"),
+    ("oo1 nosuch", "'nosuch' is none of these:\nusage: oo1"),
+    ("oo1 run a b", "'run a b' is none of these:\nusage: oo1"),
+    ("oo1 create y", "'rm y' would destroy it"),
     ("oo1 create parts 1", "from 200 to"),
     ("oo1 create parts x", "is not a number of parts"),
     ("oo1 run nosuch", "there is no 'nosuch'"),
     ("oo1 verify y", "not an OO1 database"),
     ("oo1 remove nosuch", "there is no 'nosuch'"),
-    ("module nosuch", "module install FILE"),
+    ("module nosuch", "'nosuch' is none of these:\nusage: module list"),
     ("module install nosuch", "no such name"),
     ("micro nosuch", "no row 'nosuch'"),
     ("suite nosuch", "unknown option"),
 ];
 
+/// Commands of the host tool that must fail, and a part of the sentence. `IMAGE` is an image, `FILE` a file that is none.
+const REFUSED_BY_THE_TOOL: &[(&[&str], &str)] = &[
+    (&["nosuch"], "there is no command 'nosuch'"),
+    (&["run", "--gdb", "abc"], "--gdb takes a port number"),
+    (&["run", "--gdb", "99999"], "--gdb takes a port number"),
+    (&["run", "--disk", ""], "'' is not a file name"),
+    (&["check", ""], "cannot open the disk image ''"),
+    (
+        &["check", "FILE"],
+        "it is not a Gondwana disk; './gond format FILE' makes a new one",
+    ),
+    (&["debugger", ""], "no debugger at ''"),
+    (
+        &["import", "IMAGE", "FILE", "shell"],
+        "the system starts from it, so take another name",
+    ),
+    (&["import", "IMAGE", "FILE", "hello"], "'rm --force hello'"),
+    (
+        &["import", "IMAGE", "FILE", "hello/x"],
+        "no directory but of another kind: program",
+    ),
+];
+
 /// All of it.
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     refused(stand)?;
+    refused_by_the_tool(stand)?;
+    short_lines(stand)?;
     too_large(stand)?;
     last_passwords(stand)?;
     names(stand)
@@ -160,6 +191,57 @@ fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
             .bench
             .report(&format!("'{line}' is refused with a sentence"), outcome);
     }
+    Ok(())
+}
+
+fn refused_by_the_tool(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let file = stand.bench.file("nonsense");
+    std::fs::write(&file, [0x42; 5000])?;
+    let (disk, file) = (name(&stand.disk)?, name(&file)?);
+    for (words, says) in REFUSED_BY_THE_TOOL {
+        let given = words.iter().map(|&word| match word {
+            "IMAGE" => disk.as_str(),
+            "FILE" => file.as_str(),
+            word => word,
+        });
+        let ran = gond(&given.collect::<Vec<_>>())?;
+        let good = matches!(ran.status, Some(1 | 2)) && ran.output.is_empty() && ran.complaints.contains(says);
+        let outcome = if good { Ok(()) } else { ran.expect(1, says) };
+        stand.bench.report(
+            &format!("'gond {}' is refused with a sentence", words.join(" ")),
+            outcome,
+        );
+    }
+    Ok(())
+}
+
+/// What the shell says of itself fits a terminal, and the columns of `caps` stand below each other.
+fn short_lines(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let commands = stand.play("help\n")?;
+    let names = commands
+        .output
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let lines: Vec<String> = names.iter().map(|name| format!("help {name}\n")).collect();
+    let more = stand.play(&lines.concat())?;
+    let all = commands.output + &more.output;
+    let long: Vec<&str> = all.lines().filter(|line| line.chars().count() > 79).collect();
+    let good = names.len() > 20 && more.status == Some(0) && long.is_empty();
+    let outcome = if good {
+        Ok(())
+    } else {
+        Err(format!("{names:?}\n{long:#?}"))
+    };
+    stand.bench.report("all of the shell's help fits a terminal", outcome);
+    let caps = stand.play("create far 128G\ncreate y 4K\ncaps\nrm far\nrm y\n")?;
+    let columns = caps.output.lines().filter(|line| line.starts_with("  0x"));
+    let named = columns.filter(|line| line.split_whitespace().count() == 2);
+    let columns: BTreeSet<Option<usize>> = named.map(|line| line.rfind(' ')).collect();
+    let outcome = if columns.len() == 1 { Ok(()) } else { Err(caps.output) };
+    stand
+        .bench
+        .report("the names that caps shows stand in a column", outcome);
     Ok(())
 }
 
