@@ -15,6 +15,9 @@ use std::process::{Command, ExitStatus, Stdio};
 /// The emulator, unless the variable `QEMU` names another.
 const EMULATOR: &str = "qemu-system-x86_64";
 
+/// The host's number for a disk without room.
+const ENOSPC: i32 = 28;
+
 /// The part of QEMU that executes the guest's instructions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Accelerator {
@@ -85,6 +88,8 @@ pub struct Machine {
     pub words: Vec<String>,
     /// Where every write to the disk is recorded (`blklogwrites`), if it is.
     pub record: Option<PathBuf>,
+    /// From so many flushes on each write finds the disk of the host full (`blkdebug`): for tests.
+    pub host_full_from: Option<u64>,
     /// Where the kernel debugger's line goes.
     pub debugger: DebuggerLine,
     /// Whether it has a network card, which is connected to nothing.
@@ -146,6 +151,7 @@ impl Machine {
             module: None,
             words: Vec::new(),
             record: None,
+            host_full_from: None,
             debugger: DebuggerLine::Absent,
             card: false,
             gdb: None,
@@ -291,8 +297,20 @@ impl Machine {
         };
         let cache = json!({ "direct": false, "no-flush": false });
         let file = json!({ "driver": "file", "node-name": "file", "filename": utf8(&self.disk)?, "cache": cache });
-        let raw = json!({ "driver": "raw", "node-name": "raw", "file": "file", "cache": cache });
-        command.args(["-blockdev", &file.to_string(), "-blockdev", &raw.to_string()]);
+        let mut below = vec![file];
+        if let Some(flushes) = self.host_full_from {
+            let next = |state| json!({ "event": "flush_to_disk", "state": state, "new_state": state + 1 });
+            let fault = json!({ "event": "write_aio", "state": flushes + 1, "errno": ENOSPC });
+            below.push(json!({
+                "driver": "blkdebug", "node-name": "full", "image": "file",
+                "set-state": (1..=flushes).map(next).collect::<Vec<_>>(), "inject-error": [fault],
+            }));
+        }
+        let top = below.last().map(|node| node["node-name"].clone());
+        below.push(json!({ "driver": "raw", "node-name": "raw", "file": top, "cache": cache }));
+        for node in below {
+            command.args(["-blockdev", &node.to_string()]);
+        }
         let top = match &self.record {
             None => "raw",
             Some(record) => {

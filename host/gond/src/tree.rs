@@ -138,7 +138,7 @@ pub fn change_directory(
 ) -> Result<()> {
     let old = whole(volume, base)?;
     let mut new = old.clone();
-    let mut directory = Directory::open_mut(&mut new).with_context(|| format!("the object at {base:#x}"))?;
+    let mut directory = Directory::open_mut(&mut new).map_err(|error| fault(base, &error))?;
     change(&mut directory)?;
     write_back(volume, base, &old, &new)
 }

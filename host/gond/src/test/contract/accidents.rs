@@ -25,6 +25,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     first_program(stand)?;
     longer_first_program(stand)?;
     names_of_strangers(stand)?;
+    full_host(stand)?;
     end_of_input(stand)
 }
 
@@ -294,6 +295,31 @@ fn names_of_strangers(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     strangers.bench.report("check is content with it", outcome);
     std::fs::remove_file(&strangers.disk)?;
+    Ok(())
+}
+
+/// A write for which the host has no room is an error of the disk; the machine does not stop.
+fn full_host(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let mut machine = Machine::new(built()?.kernel, stand.bench.file("host-full.img"));
+    image::create(&machine.disk, 64 << 20, Some(&built()?.programs))?;
+    // More than a start makes, and fewer than the lines.
+    machine.host_full_from = Some(8);
+    let lines: Vec<String> = (0..10).map(|number| format!("create a{number} 4K\nsync")).collect();
+    let lines = format!("{}\necho alive", lines.join("\n"));
+    let lines: Vec<&str> = lines.lines().collect();
+    let (played, output) = play(&machine, &lines, Patience::seconds(60))?;
+    let failed = output.contains("(DiskError)");
+    let outcome = if failed && output.contains("\nalive\n") {
+        Ok(())
+    } else {
+        Err(format!("{:?}\n{output}", played.verdict))
+    };
+    stand.bench.report(
+        "a full disk of the host is an error of the disk, and the system goes on",
+        outcome,
+    );
+    let checked = check::inspect(&machine.disk).map_err(|error| format!("{error:#}"));
+    stand.bench.report("its image is sound", checked);
     Ok(())
 }
 

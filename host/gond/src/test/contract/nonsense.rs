@@ -225,7 +225,7 @@ fn short_lines(stand: &mut Stand<'_, '_>) -> Result<()> {
     let names: Vec<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
     let lines: Vec<String> = names.iter().map(|name| format!("help {name}\n")).collect();
     let more = stand.play(&lines.concat())?;
-    let all = commands.output + &more.output;
+    let all = format!("{}{}", commands.output, more.output);
     let long: Vec<&str> = all.lines().filter(|line| line.chars().count() > 79).collect();
     let good = names.len() > 20 && more.status == Some(0) && long.is_empty();
     let outcome = if good {

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     let interrupted = "Ctrl-C ends a command of the shell, and what is typed meanwhile is kept";
     converse(stand, interrupted, interrupt)?;
+    let nested = "Ctrl-C gives the prompt of a nested shell back, whatever the program has left";
+    converse(stand, nested, interrupt_nested)?;
     converse(stand, "each line of a paste is run", paste)?;
     converse(
         stand,
@@ -109,6 +111,30 @@ fn interrupt(person: &mut Person) -> Result<()> {
         bail!("tasks are left: {listing}");
     }
     Ok(())
+}
+
+/// How long a shell may look at tasks that it may not end.
+const NESTED: Duration = Duration::from_secs(10);
+
+/// A shell in the shell may not end the tasks of a program that it has interrupted.
+fn interrupt_nested(person: &mut Person) -> Result<()> {
+    person.says("shell\r")?;
+    person.sees("gondwana> shell\x1b[K\n")?;
+    person.sees("gondwana> ")?;
+    person.says("suite --only tasks/share\r")?;
+    person.sees("suite: seed")?;
+    std::thread::sleep(Duration::from_millis(700));
+    person.says("\x03")?;
+    person.sees("interrupted in tasks/")?;
+    let interrupted = Instant::now();
+    person.says("echo back\r")?;
+    person.sees("\nback\n")?;
+    if interrupted.elapsed() > NESTED {
+        bail!("the prompt came back after {:?}", interrupted.elapsed());
+    }
+    person.says("exit\r")?;
+    person.sees("gondwana> exit\x1b[K\n")?;
+    person.sees("gondwana> ").map(|_| ())
 }
 
 /// Lines of a paste.
