@@ -147,7 +147,10 @@ fn imports_are_refused_for_a_reason() {
     for (words, reason) in [
         (["import", &image, &file, "taken"], "already"),
         (["import", &image, &file, "no/way"], "no directory 'no'"),
-        (["import", &image, &file, "taken/below"], "no directory but data"),
+        (
+            ["import", &image, &file, "taken/below"],
+            "no directory: its kind is data",
+        ),
         (["import", &image, &file, ".."], "not a name"),
         (["import", &image, &file, &"x".repeat(96)], "not a name"),
         (["import", &image, &folder.file("missing"), "new"], "missing"),

@@ -309,7 +309,7 @@ pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
         let step = step.with_context(|| format!("there is no directory '{name}' on the way to '{path}'"))?;
         if step.kind != Kind::Directory {
             bail!(
-                "'{name}' on the way to '{path}' is no directory but of another kind: {}",
+                "'{name}' on the way to '{path}' is no directory: its kind is {}",
                 step.kind.name()
             );
         }

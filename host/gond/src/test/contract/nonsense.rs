@@ -148,7 +148,7 @@ const REFUSED_BY_THE_TOOL: &[(&[&str], &str)] = &[
     (&["import", "IMAGE", "FILE", "hello"], "'rm --force hello'"),
     (
         &["import", "IMAGE", "FILE", "hello/x"],
-        "no directory but of another kind: program",
+        "no directory: its kind is program",
     ),
 ];
 
