@@ -163,7 +163,7 @@ fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
     let started_with = |rows: &[ObjectRecord]| {
         let mut rig = Rig::new(7, 8000, 4096);
         for row in rows {
-            rig.server.store.put_object(row).unwrap();
+            rig.server.store.put_object(row.clone()).unwrap();
         }
         rig.checkpoint().unwrap();
         rig.crash().0

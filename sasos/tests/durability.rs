@@ -477,7 +477,7 @@ fn system_objects_are_not_deleted() {
             capabilities: vec![(9, Rights::OWNER.bits())],
             ..store::ObjectRecord::default()
         };
-        rig.server.store.put_object(&record).unwrap();
+        rig.server.store.put_object(record).unwrap();
         let actor = rig.holder(base, 9);
         for call in [Call::ObjDelete, Call::ObjRetire] {
             assert_eq!(rig.call(actor, call, &[base]), Err(Error::InUse));

@@ -61,7 +61,7 @@ fn entries_beyond_the_end_go_with_it() {
             rig.call(actor, Call::ObjResize, &[base, pages * PAGE]).unwrap();
             let id = rig.server.objects.find(base).unwrap();
             let pdx = rig.server.objects.get(id).record.pdx.clone();
-            let named: Vec<_> = pdx.iter().map(|pdx| (pdx.password, pdx.entries.as_slice())).collect();
+            let named: Vec<_> = pdx.iter().map(|pdx| (pdx.password, pdx.entries)).collect();
             assert_eq!(named, [(6, &[inside][..]), (7, &[][..])]);
             if kept {
                 assert_eq!(rig.server.store.object(base).map(|record| &record.pdx), Some(&pdx));

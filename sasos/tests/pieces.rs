@@ -226,7 +226,7 @@ fn fill_disk(rig: &mut Rig, used: u64) {
         ..store::ObjectRecord::default()
     };
     let mut number = 0;
-    while rig.server.store.put_object(&record(number)).is_ok() {
+    while rig.server.store.put_object(record(number)).is_ok() {
         for (resource, amount) in kept_charges(&record(number)) {
             rig.server.ledger.force(AccountId::ROOT, resource, amount);
         }

@@ -69,6 +69,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// How many bytes are left.
+    pub(crate) fn left(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -88,13 +93,13 @@ impl<'a> Writer<'a> {
 
     /// Most words are shown whole, and a table part has some five hundred of them.
     #[inline]
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         let start = self.at;
-        self.at += N;
+        self.at += bytes.len();
         let shown = start.checked_sub(self.from).and_then(|first| self.out.get_mut(first..));
-        match shown.and_then(<[u8]>::first_chunk_mut) {
-            Some(place) => *place = bytes,
-            None => self.put_part(start, &bytes),
+        match shown.and_then(|shown| shown.get_mut(..bytes.len())) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => self.put_part(start, bytes),
         }
     }
 
@@ -109,40 +114,47 @@ impl<'a> Writer<'a> {
     }
 
     pub(crate) fn put_u8(&mut self, value: u8) {
-        self.put([value]);
+        self.put_bytes(&[value]);
     }
 
     pub(crate) fn put_u16(&mut self, value: u16) {
-        self.put(value.to_le_bytes());
+        self.put_bytes(&value.to_le_bytes());
     }
 
     pub(crate) fn put_u32(&mut self, value: u32) {
-        self.put(value.to_le_bytes());
+        self.put_bytes(&value.to_le_bytes());
     }
 
     pub(crate) fn put_u64(&mut self, value: u64) {
-        self.put(value.to_le_bytes());
+        self.put_bytes(&value.to_le_bytes());
     }
 
-    /// Many may be a procedure's entry points, most of them before or behind the part that is shown: these are passed over at once.
-    pub(crate) fn put_words(&mut self, words: &[u64]) {
-        let shown = |end: usize| (end.saturating_sub(self.at) / 8).min(words.len());
-        let (first, last) = (shown(self.from), shown(self.from + self.out.len() + 7));
-        self.at += first * 8;
-        let (shown, behind) = words[first..].split_at(last.max(first) - first);
+    /// Writes some words.
+    #[inline]
+    pub(crate) fn put_words<const N: usize>(&mut self, words: [u64; N]) {
+        self.put_bytes(words.map(u64::to_le_bytes).as_flattened());
+    }
+
+    /// Writes values of the same length. Many may be the passwords of an object, or a procedure's entry points, most of them before or behind the part that is
+    /// shown: these are passed over at once.
+    pub(crate) fn put_all<T, const N: usize>(&mut self, values: &[T], encode: impl Fn(&T) -> [u8; N]) {
+        let shown = |end: usize| (end.saturating_sub(self.at) / N).min(values.len());
+        let (first, last) = (shown(self.from), shown(self.from + self.out.len() + N - 1));
+        self.at += first * N;
+        let (shown, behind) = values[first..].split_at(last.max(first) - first);
         let start = self.at.checked_sub(self.from);
-        let places = start.and_then(|start| self.out.get_mut(start..start + shown.len() * 8));
+        let places = start.and_then(|start| self.out.get_mut(start..start + shown.len() * N));
         if let Some(places) = places {
-            for (place, word) in places.as_chunks_mut().0.iter_mut().zip(shown) {
-                *place = word.to_le_bytes();
+            for (place, value) in places.as_chunks_mut().0.iter_mut().zip(shown) {
+                *place = encode(value);
             }
-            self.at += shown.len() * 8;
+            self.at += shown.len() * N;
         } else {
-            for &word in shown {
-                self.put_u64(word);
+            for value in shown {
+                self.put_bytes(&encode(value));
             }
         }
-        self.at += behind.len() * 8;
+        self.at += behind.len() * N;
     }
 }
 

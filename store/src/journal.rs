@@ -76,7 +76,7 @@ impl Item {
             }
             Self::Zero { base, start, end } => {
                 out.put_u8(ZERO);
-                out.put_words(&[*base, *start, *end]);
+                out.put_words([*base, *start, *end]);
             }
             Self::Limit { base, page, flags } => {
                 out.put_u8(LIMIT);
@@ -87,7 +87,7 @@ impl Item {
             Self::Page { base, page, entry } => {
                 out.put_u8(PAGE);
                 let [low, high] = entry.to_words();
-                out.put_words(&[*base, *page, low, high]);
+                out.put_words([*base, *page, low, high]);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Chain {
     pub(crate) fn draft(&self, key: Key, items: usize, item_bytes: usize) -> Result<Draft, NoHeap> {
         let mut bytes = filled(0, record_blocks(item_bytes) as usize * BLOCK)?;
         let mut out = Writer::new(&mut bytes, 0);
-        out.put_words(&[MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
+        out.put_words([MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
         out.put_u32(item_bytes as u32);
         out.put_u32(items as u32);
         out.put_u64(0);

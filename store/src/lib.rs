@@ -76,7 +76,7 @@ pub use event::{
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
 pub use loss::Loss;
 pub use objects::{Objects, map_blocks};
-pub use record::{ObjectRecord, PdxRecord};
+pub use record::{ObjectRecord, PdxList, PdxRecord};
 pub use store::Store;
 pub use table::ROW_HEAP_BYTES;
 pub use verify::{Finding, Verification};

@@ -89,7 +89,7 @@ impl Store {
     ///
     /// # Errors
     /// [`PutError`]; nothing was changed.
-    pub fn put_object(&mut self, record: &ObjectRecord) -> Result<(), PutError> {
+    pub fn put_object(&mut self, record: ObjectRecord) -> Result<(), PutError> {
         record.check(self.address_bits)?;
         if self.deleted.has(record.base) {
             return Err(PutError::DeletionPending);
@@ -104,7 +104,7 @@ impl Store {
             return Err(PutError::Overlap);
         }
         let old_pages = self.object(record.base).map(|old| old.pages);
-        let blocks = blocks_of(record);
+        let blocks = blocks_of(&record);
         // A change to an object that is there, a revocation perhaps, may use the pool.
         let room = if old_pages.is_none() {
             self.has_room(blocks)
@@ -118,14 +118,13 @@ impl Store {
     }
 
     /// Enters a record over one with so many pages, or as a new one.
-    fn enter(&mut self, record: &ObjectRecord, old_pages: Option<u64>) -> Result<(), NoHeap> {
+    fn enter(&mut self, record: ObjectRecord, old_pages: Option<u64>) -> Result<(), NoHeap> {
         let (base, pages) = (record.base, record.pages);
         self.room_for_removal(base)?;
-        let copy = record.copy()?;
-        let (row, copy) = if self.writes_table() {
-            (None, Some(copy))
+        let (row, beside) = if self.writes_table() {
+            (None, Some(record))
         } else {
-            (Some(self.table.prepare(copy)?), None)
+            (Some(self.table.prepare(record)?), None)
         };
         if let Some(old) = old_pages.filter(|&old| pages < old) {
             self.note_zeroed(base, pages, old)?;
@@ -135,7 +134,7 @@ impl Store {
                 self.overlay_remove(base);
                 self.table.enter(row);
             }
-            None => self.overlay_put(base, copy)?,
+            None => self.overlay_put(base, beside)?,
         }
         self.changed.insert(base, ())?;
         Ok(())
@@ -230,7 +229,7 @@ impl Store {
         let record = self.object(base).ok_or(PutError::Range)?;
         let mut record = record.copy().map_err(|_| PutError::Memory)?;
         record.pages = pages;
-        self.put_object(&record)
+        self.put_object(record)
     }
 
     /// Makes one of the changes that came while the table was frozen in the table; tells whether there was one, and heap for it. Without, it

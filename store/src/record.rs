@@ -14,14 +14,102 @@ use abi::layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX};
 use alloc::vec::Vec;
 
 /// One PDX capability of an object.
-#[derive(Clone, Eq, PartialEq, Debug, Default)]
-pub struct PdxRecord {
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct PdxRecord<'a> {
     /// The password that allows the call.
     pub password: u64,
     /// Base of the Clist by which the callee's domain is extended.
     pub clist: u64,
     /// Addresses that may be entered (at most 192).
-    pub entries: Vec<u64>,
+    pub entries: &'a [u64],
+}
+
+/// The PDX capabilities of an object, one behind the other: each is its password, its Clist, the number of its entries, and these. All stand
+/// in one allocation, for a record is copied with each change of it.
+#[derive(Clone, Eq, PartialEq, Debug, Default)]
+pub struct PdxList(Vec<u64>);
+
+/// Words of a PDX capability before its entries, and the bytes of these on the disk.
+const PDX_HEAD: usize = 3;
+const PDX_BYTES: usize = 17;
+
+impl PdxList {
+    /// All in order.
+    pub fn iter(&self) -> impl Iterator<Item = PdxRecord<'_>> {
+        let mut rest = &self.0[..];
+        core::iter::from_fn(move || {
+            let &[password, clist, count, ref behind @ ..] = rest else {
+                return None;
+            };
+            let (entries, behind) = behind.split_at_checked(count as usize)?;
+            rest = behind;
+            Some(PdxRecord {
+                password,
+                clist,
+                entries,
+            })
+        })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are. Goes through them.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// How many entries they have together.
+    pub fn entries(&self) -> usize {
+        self.0.len() - PDX_HEAD * self.len()
+    }
+
+    /// Appends one.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn add(&mut self, pdx: PdxRecord<'_>) -> Result<(), Error> {
+        let more = PDX_HEAD + pdx.entries.len();
+        self.0.try_reserve_exact(more).map_err(|_| Error::NoMemory)?;
+        let head = [pdx.password, pdx.clist, pdx.entries.len() as u64];
+        self.0.extend(head.into_iter().chain(pdx.entries.iter().copied()));
+        Ok(())
+    }
+
+    /// Takes the one with a password out; gives its Clist.
+    pub fn remove(&mut self, password: u64) -> Option<u64> {
+        let mut at = 0;
+        let found = self.iter().find_map(|pdx| {
+            let start = at;
+            at += PDX_HEAD + pdx.entries.len();
+            (pdx.password == password).then_some((pdx.clist, start..at))
+        });
+        let (clist, words) = found?;
+        self.0.drain(words);
+        Some(clist)
+    }
+
+    /// Takes the entries from an address on out.
+    pub fn cut(&mut self, end: u64) {
+        let (mut from, mut to) = (0, 0);
+        while let Some(&[password, clist, count]) = self.0.get(from..).and_then(<[u64]>::first_chunk) {
+            let head = to;
+            self.0[head..head + PDX_HEAD].copy_from_slice(&[password, clist, 0]);
+            (from, to) = (from + PDX_HEAD, to + PDX_HEAD);
+            for at in from..from + count as usize {
+                let entry = self.0[at];
+                if entry < end {
+                    self.0[to] = entry;
+                    self.0[head + 2] += 1;
+                    to += 1;
+                }
+            }
+            from += count as usize;
+        }
+        self.0.truncate(to);
+    }
 }
 
 /// All that the object table knows of an object, but for where its pages lie.
@@ -46,7 +134,7 @@ pub struct ObjectRecord {
     /// Passwords and the rights they give (at most 128).
     pub capabilities: Vec<(u64, u8)>,
     /// PDX capabilities (at most 16).
-    pub pdx: Vec<PdxRecord>,
+    pub pdx: PdxList,
 }
 
 /// Bytes of an encoded head.
@@ -60,20 +148,15 @@ impl ObjectRecord {
         self.base.saturating_add(self.pages.saturating_mul(BLOCK as u64))
     }
 
-    /// A copy, with room for one more capability of either kind, should that be why it is copied.
+    /// A copy, with room for one more password, should that be why it is copied.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn copy(&self) -> Result<Self, Error> {
-        let mut pdx = Vec::new();
-        reserve(&mut pdx, self.pdx.len() + 1)?;
-        for one in &self.pdx {
-            let entries = copied(&one.entries)?;
-            push_reserved(&mut pdx, PdxRecord { entries, ..*one });
-        }
         let mut capabilities = Vec::new();
         reserve(&mut capabilities, self.capabilities.len() + 1)?;
         capabilities.extend_from_slice(&self.capabilities);
+        let pdx = PdxList(copied(&self.pdx.0)?);
         Ok(Self {
             capabilities,
             pdx,
@@ -100,7 +183,7 @@ impl ObjectRecord {
 
     /// Appends the head.
     pub(crate) fn encode_head(&self, out: &mut Writer<'_>) {
-        out.put_words(&[
+        out.put_words([
             self.base,
             self.pages,
             self.flags,
@@ -114,23 +197,23 @@ impl ObjectRecord {
 
     /// Appends the body.
     pub(crate) fn encode_body(&self, out: &mut Writer<'_>) {
-        out.put_u8(self.capabilities.len() as u8);
-        out.put_u8(self.pdx.len() as u8);
-        for &(password, rights) in &self.capabilities {
-            out.put_u64(password);
-            out.put_u8(rights);
-        }
-        for pdx in &self.pdx {
+        out.put_bytes(&[self.capabilities.len() as u8, self.pdx.len() as u8]);
+        out.put_all(&self.capabilities, |&(password, rights)| {
+            let mut bytes = [rights; 9];
+            bytes[..8].copy_from_slice(&password.to_le_bytes());
+            bytes
+        });
+        for pdx in self.pdx.iter() {
             out.put_u64(pdx.password);
             out.put_u64(pdx.clist);
             out.put_u8(pdx.entries.len() as u8);
-            out.put_words(&pdx.entries);
+            out.put_all(pdx.entries, |entry| entry.to_le_bytes());
         }
     }
 
     /// Size of the encoded body.
     pub(crate) fn body_bytes(&self) -> usize {
-        2 + 9 * self.capabilities.len() + self.pdx.iter().map(|pdx| 17 + 8 * pdx.entries.len()).sum::<usize>()
+        2 + 9 * self.capabilities.len() + PDX_BYTES * self.pdx.len() + 8 * self.pdx.entries()
     }
 
     /// A record with the head that `reader` stands at, and an empty body.
@@ -145,7 +228,7 @@ impl ObjectRecord {
             pager: reader.u64()?,
             tag: reader.u64()?,
             capabilities: Vec::new(),
-            pdx: Vec::new(),
+            pdx: PdxList::default(),
         })
     }
 
@@ -157,19 +240,18 @@ impl ObjectRecord {
         for _ in 0..capabilities {
             push_reserved(&mut self.capabilities, (reader.u64()?, reader.u8()?));
         }
-        self.pdx = with_room(pdx)?;
+        let entries = reader.left().saturating_sub(PDX_BYTES * pdx) / 8;
+        let mut words = with_room(PDX_HEAD * pdx + entries)?;
         for _ in 0..pdx {
             let (password, clist, entries) = (reader.u64()?, reader.u64()?, reader.u8()?);
-            let mut record = PdxRecord {
-                password,
-                clist,
-                entries: with_room(entries.into())?,
-            };
-            for _ in 0..entries {
-                push_reserved(&mut record.entries, reader.u64()?);
+            for word in [password, clist, entries.into()] {
+                push_reserved(&mut words, word);
             }
-            push_reserved(&mut self.pdx, record);
+            for _ in 0..entries {
+                push_reserved(&mut words, reader.u64()?);
+            }
         }
+        self.pdx = PdxList(words);
         let whole = reader.is_empty() && self.check(address_bits).is_ok();
         whole.then_some(()).ok_or(Unread::Nonsense)
     }
@@ -180,17 +262,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    type Plain = (u64, u64, Vec<u64>);
+
+    fn list(plain: &[Plain]) -> PdxList {
+        let mut list = PdxList::default();
+        for (password, clist, entries) in plain {
+            let pdx = PdxRecord {
+                password: *password,
+                clist: *clist,
+                entries,
+            };
+            list.add(pdx).unwrap();
+        }
+        list
+    }
+
     fn any_record() -> impl Strategy<Value = ObjectRecord> {
         let pdx = (
             any::<u64>(),
             any::<u64>(),
             prop::collection::vec(any::<u64>(), 0..=ENTRIES_MAX),
-        )
-            .prop_map(|(password, clist, entries)| PdxRecord {
-                password,
-                clist,
-                entries,
-            });
+        );
         (
             0_u64..1 << 30,
             1_u64..1 << 30,
@@ -208,7 +300,7 @@ mod tests {
                 pager: words[4],
                 tag: words[5],
                 capabilities,
-                pdx,
+                pdx: list(&pdx),
             })
     }
 
@@ -231,6 +323,24 @@ mod tests {
             prop_assert_eq!(decode(&head, &body), Ok(record));
             body.push(0);
             prop_assert_eq!(decode(&head, &body), Err(Unread::Nonsense));
+        }
+
+        #[test]
+        fn the_list_behaves_like_a_vector(
+            mut plain in prop::collection::vec((0..6_u64, any::<u64>(), prop::collection::vec(0..100_u64, 0..9)), 0..6),
+            password in 0..6_u64,
+            end in 0..110_u64,
+        ) {
+            let mut packed = list(&plain);
+            let gone = plain.iter().position(|pdx| pdx.0 == password).map(|at| plain.remove(at).1);
+            prop_assert_eq!(packed.remove(password), gone);
+            for pdx in &mut plain {
+                pdx.2.retain(|&entry| entry < end);
+            }
+            packed.cut(end);
+            prop_assert_eq!(packed.len(), plain.len());
+            prop_assert_eq!(packed.entries(), plain.iter().map(|pdx| pdx.2.len()).sum::<usize>());
+            prop_assert!(packed.iter().map(|pdx| (pdx.password, pdx.clist, pdx.entries.to_vec())).eq(plain));
         }
 
         #[test]

@@ -83,7 +83,7 @@ impl Superblock {
         out.put_u32(self.address_bits);
         out.put_u32(if self.clean { CLEAN } else { 0 });
         out.put_u32(self.geometry.journal as u32);
-        out.put_words(&[
+        out.put_words([
             self.geometry.total,
             self.generation,
             self.nonce,
@@ -96,7 +96,7 @@ impl Superblock {
             self.lease,
             self.index.len() as u64,
         ]);
-        out.put_words(&self.index);
+        out.put_all(&self.index, |sum| sum.to_le_bytes());
         // Both copies carry the checksum of the first one's place, so that they are equal.
         let checksum = self.key.checksum(block & !1, &bytes[..CHECKSUM_AT]);
         set_word(bytes, CHECKSUM_AT, checksum);

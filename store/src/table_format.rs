@@ -73,7 +73,7 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
                 bytes.put_u32(children.len() as u32);
                 for &(key, child) in children {
                     let place = table.place(child);
-                    bytes.put_words(&[key, place.block, place.checksum]);
+                    bytes.put_words([key, place.block, place.checksum]);
                 }
             }
         },
@@ -90,13 +90,13 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
 fn encode_row(row: &Row, bytes: &mut Writer<'_>) {
     row.record.encode_head(bytes);
     bytes.put_u8(row.map.levels);
-    bytes.put_words(&row.map.entry.to_words());
+    bytes.put_words(row.map.entry.to_words());
     bytes.put_u32(row.record.body_bytes() as u32);
     if row.overflow.is_empty() {
         row.record.encode_body(bytes);
     }
     for place in &row.overflow {
-        bytes.put_words(&[place.block, place.checksum]);
+        bytes.put_words([place.block, place.checksum]);
     }
 }
 

@@ -11,7 +11,7 @@ use plain::PlainWorld;
 use std::fmt::Write;
 use store::{
     BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord, Operation,
-    PageFlags, PageLookup, Pages, PdxRecord, QueueFull, Random, ReadStart, Request, Store,
+    PageFlags, PageLookup, Pages, PdxList, PdxRecord, QueueFull, Random, ReadStart, Request, Store,
 };
 
 const BLOCKS: u64 = 400;
@@ -35,19 +35,22 @@ fn record(base: u64, pages: u64) -> ObjectRecord {
         pager: 5,
         tag: base >> 21,
         capabilities: vec![(0x1234, 15), (0x5678, 4)],
-        pdx: Vec::new(),
+        pdx: PdxList::default(),
     }
 }
 
 fn crowded() -> ObjectRecord {
-    let pdx = PdxRecord {
+    let entries: Vec<u64> = (0..192).map(|at| CROWDED + 16 * at).collect();
+    let mut pdx = PdxList::default();
+    let one = PdxRecord {
         password: 77,
         clist: SMALL,
-        entries: (0..192).map(|at| CROWDED + 16 * at).collect(),
+        entries: &entries,
     };
+    pdx.add(one).expect("memory");
     ObjectRecord {
         capabilities: (0..128).map(|at| (at, 5)).collect(),
-        pdx: vec![pdx],
+        pdx,
         ..record(CROWDED, 2)
     }
 }
@@ -84,7 +87,7 @@ fn live(world: &mut PlainWorld) {
     Store::format(world, &options).expect("format");
     let (mut store, _) = Store::mount(world, MountMode::ReadWrite).expect("mount");
     for record in [record(SMALL, 1), record(SPARSE, 1000), crowded(), record(DELETED, 1)] {
-        store.put_object(&record).expect("put");
+        store.put_object(record).expect("put");
     }
     store.raise_high_water(120);
     store.set_page_flags(SPARSE, 9, PageFlags::EXECUTE).expect("limits");
@@ -101,7 +104,7 @@ fn live(world: &mut PlainWorld) {
         .expect("idle");
     finish(&mut store, world);
     // From here on all is in the journal.
-    store.put_object(&record(LATE, 3)).expect("put");
+    store.put_object(record(LATE, 3)).expect("put");
     let late = page(world, LATE, 2, 6);
     store.sync_begin(world, vec![late], &[]).expect("heap");
     finish(&mut store, world);

@@ -21,7 +21,7 @@ fn start() -> (PlainWorld, Store) {
         pages: 8,
         ..ObjectRecord::default()
     };
-    store.put_object(&record).expect("room");
+    store.put_object(record).expect("room");
     assert_eq!(checkpoint(&mut world, &mut store, 1), Ok(()));
     world.log.clear();
     (world, store)
@@ -252,7 +252,7 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
         pages: 70_000,
         ..ObjectRecord::default()
     };
-    store.put_object(&other).expect("room");
+    store.put_object(other).expect("room");
     let full = (0..70_000).find(|&page| store.reserve(BASE << 1, page).is_err());
     assert!(full.is_some());
     // Discards may use what is kept from writers.
@@ -278,7 +278,7 @@ fn what_is_stored_may_be_rewritten_on_a_full_disk() {
         pages: 70_000,
         ..ObjectRecord::default()
     };
-    store.put_object(&other).expect("room");
+    store.put_object(other).expect("room");
     assert!((0..70_000).any(|page| store.reserve(BASE << 1, page).is_err()));
     assert_eq!(store.reserve(base, page), Err(NoRoom::Disk));
     assert_eq!(store.reserve_stored(&world, base, page + 1), Err(NoRoom::Disk));
@@ -300,7 +300,7 @@ fn changes_of_maps_are_paid_for() {
         pages: 70_000,
         ..ObjectRecord::default()
     };
-    store.put_object(&record).expect("room");
+    store.put_object(record).expect("room");
     let mut reserved = store.stats().reserved;
     let mut costs = |store: &mut Store, wanted: u64| {
         let now = store.stats().reserved;
@@ -337,7 +337,7 @@ fn changes_of_maps_use_the_last_block() {
             pages: 1 << 24,
             ..ObjectRecord::default()
         };
-        store.put_object(&record).expect("room");
+        store.put_object(record).expect("room");
         // A change of the first object takes one block, of this one three or more: each remainder comes up.
         (0..before).for_each(|page| store.discard_pages(BASE, page, page + 1, &[]).expect("room"));
         let full = (0..1 << 16).find(|page| store.set_page_flags(base, page << 8, PageFlags::READ).is_err());

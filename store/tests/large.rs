@@ -74,7 +74,7 @@ fn all_blocks_of_the_bitmap_come_back() {
         pages: PAGES,
         ..ObjectRecord::default()
     };
-    store.put_object(&record).expect("room");
+    store.put_object(record).expect("room");
     write(&mut world, &mut store, 0..PAGES, 1);
     let mut store = again(&mut world, store, PAGES);
     // The disk is nearly full: the next pages go where others have gone.

@@ -242,7 +242,7 @@ impl Volume {
     pub fn put(&mut self, record: &ObjectRecord) -> Result<()> {
         let end_slot = abi::address::slot_of(record.end().saturating_sub(1)) + 1;
         self.store.raise_high_water(end_slot);
-        self.store.put_object(record).map_err(|error| match error {
+        self.store.put_object(record.clone()).map_err(|error| match error {
             PutError::DiskFull => self.full(),
             other => anyhow!(
                 "cannot put the object at {:#x} on {}: {other:?}",

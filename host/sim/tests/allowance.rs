@@ -30,7 +30,7 @@ fn cold() -> (SimWorld, Store) {
         pages: PAGES,
         ..ObjectRecord::default()
     };
-    store.put_object(&object).expect("put");
+    store.put_object(object).expect("put");
     let all = dirty(&mut world);
     store
         .checkpoint_begin(&mut world, all, CheckpointKind::Periodic)
@@ -242,7 +242,7 @@ fn with_objects(count: u64) -> (Counted, Store) {
         writes: 0,
     };
     world.world.memory.set_limit(1 << 16);
-    (0..count).for_each(|number| store.put_object(&record(number, 64)).expect("room"));
+    (0..count).for_each(|number| store.put_object(record(number, 64)).expect("room"));
     store
         .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
         .expect("idle");
@@ -270,7 +270,7 @@ fn promised(store: &mut Store, world: &mut Counted, number: u64, count: u64) -> 
 fn the_parts_of_the_table_are_listed_in_pieces() {
     const ROWS: u64 = 4000;
     let (mut world, mut store) = with_objects(ROWS);
-    (0..ROWS).for_each(|number| store.put_object(&record(number, 65)).expect("room"));
+    (0..ROWS).for_each(|number| store.put_object(record(number, 65)).expect("room"));
     store
         .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
         .expect("idle");
@@ -287,7 +287,7 @@ fn syncs_that_share_a_record_go_in_pieces() {
             let pages = promised(&mut store, &mut world, number, 16);
             let base = record(number, 0).base;
             store
-                .put_object(&ObjectRecord {
+                .put_object(ObjectRecord {
                     capabilities: vec![(1, 15); 100],
                     ..record(number, 64)
                 })
@@ -346,7 +346,7 @@ fn the_end_of_a_checkpoint_goes_in_pieces() {
             .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
             .expect("idle");
         for number in 300..600 {
-            store.put_object(&record(number, 64)).expect("room");
+            store.put_object(record(number, 64)).expect("room");
         }
         for &base in &bases[..32] {
             store.set_page_flags(base, 62, PageFlags::READ).expect("room");
@@ -368,7 +368,7 @@ fn the_end_of_a_checkpoint_goes_in_pieces() {
 fn reads_that_wait_for_one_node_go_on_in_pieces() {
     for size in [1, 2_000, GRANT] {
         let (mut world, mut store) = with_objects(2);
-        (0..2).for_each(|number| store.put_object(&record(number, 256)).expect("room"));
+        (0..2).for_each(|number| store.put_object(record(number, 256)).expect("room"));
         let pages: Vec<DirtyPage> = (0..2)
             .flat_map(|number| promised(&mut store, &mut world, number, 200))
             .collect();
@@ -441,7 +441,7 @@ fn jobs_come_to_their_end_by_any_grant() {
         store
             .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
             .expect("idle");
-        (40..60).for_each(|number| store.put_object(&record(number, 64)).expect("room"));
+        (40..60).for_each(|number| store.put_object(record(number, 64)).expect("room"));
         store
             .sync_begin(&mut world, Vec::new(), &[record(50, 0).base])
             .expect("heap");
@@ -467,7 +467,7 @@ fn a_checkpoint_ends_however_many_rows_change() {
         for number in 0..300 {
             let tag = grants * 1000 + number;
             store
-                .put_object(&ObjectRecord {
+                .put_object(ObjectRecord {
                     tag,
                     ..record(number, 64)
                 })

@@ -33,7 +33,7 @@ fn start() -> (SimWorld, Store) {
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     store
-        .put_object(&ObjectRecord {
+        .put_object(ObjectRecord {
             base: BASE,
             pages: 65536,
             ..ObjectRecord::default()

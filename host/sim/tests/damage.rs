@@ -51,7 +51,7 @@ fn sample() -> Medium {
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     store
-        .put_object(&ObjectRecord {
+        .put_object(ObjectRecord {
             base: BASE,
             pages: PAGES,
             ..ObjectRecord::default()
@@ -65,7 +65,7 @@ fn sample() -> Medium {
             capabilities,
             ..ObjectRecord::default()
         };
-        store.put_object(&record).expect("put");
+        store.put_object(record).expect("put");
     }
     for round in 0..2 {
         let pages = (0..20).map(|at| dirty(&mut world, at * 29 + round, 1)).collect();

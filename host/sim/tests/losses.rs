@@ -72,7 +72,7 @@ fn timeline(checkpoints: u8, records: usize, first: u8) -> Medium {
     let mut world = world(&Medium::new());
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
-    store.put_object(&object(BASE, PAGES)).expect("put");
+    store.put_object(object(BASE, PAGES)).expect("put");
     for stamp in 1..=checkpoints {
         let pages = vec![dirty(&mut world, 10, stamp), dirty(&mut world, 300, stamp)];
         store
@@ -84,7 +84,7 @@ fn timeline(checkpoints: u8, records: usize, first: u8) -> Medium {
         let stamp = if record == 0 { first } else { 7 + record as u8 };
         let page = dirty(&mut world, record as u64, stamp);
         if record + 1 == records {
-            store.put_object(&object(SECOND, 1)).expect("put");
+            store.put_object(object(SECOND, 1)).expect("put");
         }
         store.sync_begin(&mut world, vec![page], &[SECOND]).expect("heap");
         finish(&mut store, &mut world);
@@ -226,7 +226,7 @@ fn every_change_of_a_lost_record_is_named() {
     let (mut store, _) = Store::mount(&mut disk, MountMode::ReadWrite).expect("mount");
     let third = SECOND + (4 << 21);
     for base in [BASE, third] {
-        store.put_object(&object(base, PAGES)).expect("put");
+        store.put_object(object(base, PAGES)).expect("put");
     }
     let pages = [10, 25].map(|page| dirty(&mut disk, page, 1)).to_vec();
     store
@@ -236,7 +236,7 @@ fn every_change_of_a_lost_record_is_named() {
     let page = dirty(&mut disk, 0, 7);
     store.sync_begin(&mut disk, vec![page], &[]).expect("heap");
     finish(&mut store, &mut disk);
-    store.put_object(&object(SECOND, 1)).expect("put");
+    store.put_object(object(SECOND, 1)).expect("put");
     store.delete_object(third).expect("there");
     store.discard_pages(BASE, 20, 30, &[]).expect("room");
     store.set_page_flags(BASE, 50, PageFlags::READ).expect("room");

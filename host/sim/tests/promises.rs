@@ -29,7 +29,7 @@ fn fill(store: &mut Store, world: &mut SimWorld) -> Vec<DirtyPage> {
             pages: PAGES,
             ..ObjectRecord::default()
         };
-        store.put_object(&record).expect("room");
+        store.put_object(record).expect("room");
         for page in 0..PAGES {
             store.reserve(base, page).expect("room");
             let frame = world.alloc().expect("memory");
@@ -105,7 +105,7 @@ fn a_checkpoint_reads_its_nodes_into_the_reserve() {
             pages: 512,
             ..ObjectRecord::default()
         };
-        store.put_object(&record).expect("room");
+        store.put_object(record).expect("room");
     }
     let every = |world: &mut SimWorld, stamp: u8| -> Vec<DirtyPage> {
         let pages = (0..OBJECTS).flat_map(|object| [3, 300].map(|page| (BASE + object * SLOT, page)));

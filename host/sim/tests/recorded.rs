@@ -134,7 +134,7 @@ fn recorded() -> (Vec<u8>, Medium) {
     (world.entries, world.count) = (Vec::new(), 0);
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     store
-        .put_object(&ObjectRecord {
+        .put_object(ObjectRecord {
             base: 1 << 32,
             pages: 300,
             ..ObjectRecord::default()

@@ -252,9 +252,10 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         let (first, slots) = (object.first_slot(), object.slot_count());
-        let (procedures, was_row, is_held) = (object.record.pdx.len(), object.is_persistent(), object.is_held());
+        let (has_procedures, was_row, is_held) =
+            (!object.record.pdx.is_empty(), object.is_persistent(), object.is_held());
         // A delete in pieces has seen to this before.
-        if procedures > 0 {
+        if has_procedures {
             self.unbounded(|server| server.callees_of_object_end(world, base));
         }
         if is_held {
@@ -263,9 +264,8 @@ impl Server {
         self.drop_pages(world, id, base, end, Remembered::No);
         self.drop_leaves(world, id, &(0..u64::MAX));
         self.disown(id);
-        for procedure in 0..procedures {
-            self.name_ends(self.objects.get(id).record.pdx[procedure].clist, was_row);
-        }
+        let procedures = core::mem::take(&mut self.objects.get_mut(id).record.pdx);
+        procedures.iter().for_each(|pdx| self.name_ends(pdx.clist, was_row));
         let object = self.objects.get(id);
         let lasting = addresses == AddressesOf::Held || object.in_rows;
         // Its pages and page tables have gone before.

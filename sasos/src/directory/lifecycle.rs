@@ -252,19 +252,22 @@ impl Server {
     }
 
     fn change_info(&mut self, id: ObjectId, flags: u64, info: &ObjectInfo) -> Result<(), Error> {
+        let change = |record: &mut store::ObjectRecord| {
+            if flags & INFO_SET_MODIFIED != 0 {
+                record.modified_ns = info.modified_ns;
+            }
+            if flags & INFO_SET_TAG != 0 {
+                record.tag = info.tag;
+            }
+        };
         let object = self.objects.get(id);
-        let mut record = object.record.copy()?;
-        if flags & INFO_SET_MODIFIED != 0 {
-            record.modified_ns = info.modified_ns;
-        }
-        if flags & INFO_SET_TAG != 0 {
-            record.tag = info.tag;
-        }
         if object.is_persistent() {
-            self.put_record(&record)?;
+            let mut row = object.record.copy()?;
+            change(&mut row);
+            self.put_record(row)?;
             self.note_row_change(id);
         }
-        self.objects.get_mut(id).record = record;
+        change(&mut self.objects.get_mut(id).record);
         Ok(())
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn slots_named(record: &ObjectRecord) -> impl Iterator<Item = u64> {
 pub(crate) fn find(store: &Store) -> Result<(Names, Addresses), Error> {
     let (mut names, mut addresses) = (Names::default(), Addresses::new(0));
     for record in store.objects() {
-        for pdx in &record.pdx {
+        for pdx in record.pdx.iter() {
             names.add(pdx.clist)?;
         }
     }

@@ -361,7 +361,7 @@ impl Object {
         for &(listed, rights) in &self.record.capabilities {
             found |= rights & equal_mask(listed, password);
         }
-        for pdx in &self.record.pdx {
+        for pdx in self.record.pdx.iter() {
             found |= Rights::P.bits() & equal_mask(pdx.password, password);
         }
         Rights::from_bits(u64::from(found)).unwrap_or(Rights::NONE)
@@ -370,10 +370,9 @@ impl Object {
 
 /// Bytes that the capabilities of a record cost beyond [`OBJECT_BYTES`].
 pub fn record_bytes(record: &ObjectRecord) -> u64 {
-    let entries: usize = record.pdx.iter().map(|pdx| pdx.entries.len()).sum();
     (record.capabilities.len() as u64).saturating_sub(4) * CAPABILITY_BYTES
         + record.pdx.len() as u64 * PDX_BYTES
-        + entries as u64 * ENTRY_BYTES
+        + record.pdx.entries() as u64 * ENTRY_BYTES
 }
 
 /// Bytes that the row of a record costs in the store, which has a copy of it.
@@ -561,7 +560,7 @@ impl Objects {
         if object.record.capabilities.capacity() > CAPABILITIES_KEPT {
             object.record.capabilities = Vec::new();
         }
-        object.record.pdx = Vec::new();
+        object.record.pdx = store::PdxList::default();
         object.closed_by = ThreadId(0);
         object.resident = 0;
         object.dirty = 0;
@@ -732,11 +731,11 @@ mod tests {
     fn passwords_give_their_rights() {
         let mut object = Object::vacant();
         object.record.capabilities = vec![(5, Rights::OWNER.bits()), (6, Rights::R.bits())];
-        object.record.pdx = vec![store::PdxRecord {
+        let pdx = store::PdxRecord {
             password: 7,
-            clist: 0,
-            entries: Vec::new(),
-        }];
+            ..store::PdxRecord::default()
+        };
+        object.record.pdx.add(pdx).unwrap();
         assert_eq!(object.rights_of(5), Rights::OWNER);
         assert_eq!(object.rights_of(6), Rights::R);
         assert_eq!(object.rights_of(7), Rights::P);

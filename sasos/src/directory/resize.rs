@@ -271,14 +271,11 @@ impl Server {
         record.pages = pages;
         record.modified_ns = now;
         cut_entries(&mut record);
-        self.put_record(&record)
+        self.put_record(record)
     }
 }
 
 /// Takes entry points that the object no longer has out of its record: they must not come back when it grows again.
 fn cut_entries(record: &mut store::ObjectRecord) {
-    let end = record.base + record.pages * PAGE;
-    for pdx in &mut record.pdx {
-        pdx.entries.retain(|&entry| entry < end);
-    }
+    record.pdx.cut(record.base + record.pages * PAGE);
 }

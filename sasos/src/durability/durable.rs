@@ -52,7 +52,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::InUse`]; the table is as it was.
-    pub(crate) fn put_record(&mut self, record: &ObjectRecord) -> Result<(), Error> {
+    pub(crate) fn put_record(&mut self, record: ObjectRecord) -> Result<(), Error> {
         self.store.put_object(record).map_err(|error| match error {
             PutError::DiskFull => Error::DiskFull,
             PutError::Memory => Error::NoMemory,

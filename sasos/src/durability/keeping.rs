@@ -231,7 +231,7 @@ impl Server {
         let paid = self.ledger.take(payer, Resource::Rows, rows);
         paid.inspect_err(|_| self.ledger.give(payer, Resource::Kept, slots))?;
         let put = self.ledger.take(payer, Resource::Bytes, bytes).and_then(|()| {
-            self.put_record(&record)
+            self.put_record(record)
                 .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))
         });
         put.inspect_err(|_| {

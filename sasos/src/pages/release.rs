@@ -312,7 +312,7 @@ impl Server {
             if self.objects.get(id).is_persistent() {
                 // Without memory for it, the row names the payer before, and the next start asks once more.
                 let record = self.objects.get(id).record.copy()?;
-                let _ = self.put_record(&record);
+                let _ = self.put_record(record);
                 self.note_row_change(id);
             }
         }

@@ -37,7 +37,7 @@ impl Server {
         let has_right = self
             .cached(caller, id)
             .is_some_and(|cached| cached.rights.contains(Rights::P));
-        let is_registered = |pdx: &PdxRecord| pdx.password == callee.password && pdx.entries.contains(&entry);
+        let is_registered = |pdx: PdxRecord<'_>| pdx.password == callee.password && pdx.entries.contains(&entry);
         has_right
             && object.base() == callee.base
             && object.record.pdx.iter().any(is_registered)

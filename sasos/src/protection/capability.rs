@@ -48,8 +48,8 @@ struct Change {
 /// Changes what a password gives; none revokes.
 fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Result<Effect, Error> {
     let place = record.capabilities.iter().position(|listed| listed.0 == password);
-    let pdx = record.pdx.iter().position(|pdx| pdx.password == password);
-    match (place, pdx) {
+    let is_pdx = record.pdx.iter().any(|pdx| pdx.password == password);
+    match (place, is_pdx) {
         (Some(place), _) if rights.is_empty() => {
             record.capabilities.remove(place);
             Ok(Effect::Revokes)
@@ -62,36 +62,32 @@ fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Resul
                 Effect::Revokes
             })
         }
-        (None, Some(pdx)) if rights.is_empty() => Ok(Effect::RevokesCalls(record.pdx.remove(pdx).clist)),
-        (None, Some(_)) => Err(Error::InUse),
-        (None, None) if rights.is_empty() => Err(Error::BadArgument),
-        (None, None) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
-        (None, None) => {
+        (None, true) if rights.is_empty() => {
+            let clist = record.pdx.remove(password).unwrap_or(0);
+            Ok(Effect::RevokesCalls(clist))
+        }
+        (None, true) => Err(Error::InUse),
+        (None, false) if rights.is_empty() => Err(Error::BadArgument),
+        (None, false) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
+        (None, false) => {
             push(&mut record.capabilities, (password, rights.bits()))?;
             Ok(Effect::Grants)
         }
     }
 }
 
-/// Registers a PDX capability, in place of one with the same password.
-fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord) -> Result<Effect, Error> {
+/// Registers a PDX capability, in place of one with the same password. If it fails, the record is of no use.
+fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord<'_>) -> Result<Effect, Error> {
     if record.capabilities.iter().any(|listed| listed.0 == pdx.password) {
         return Err(Error::InUse);
     }
+    let before = record.pdx.remove(pdx.password);
     // The whole row is written with each change of it.
-    let others = record.pdx.iter().filter(|listed| listed.password != pdx.password);
-    if others.map(|listed| listed.entries.len()).sum::<usize>() + pdx.entries.len() > ENTRIES_MAX {
+    if record.pdx.len() >= PDX_MAX || record.pdx.entries() + pdx.entries.len() > ENTRIES_MAX {
         return Err(Error::TableFull);
     }
-    if let Some(place) = record.pdx.iter().position(|listed| listed.password == pdx.password) {
-        let before = core::mem::replace(&mut record.pdx[place], pdx);
-        return Ok(Effect::RevokesCalls(before.clist));
-    }
-    if record.pdx.len() >= PDX_MAX {
-        return Err(Error::TableFull);
-    }
-    push(&mut record.pdx, pdx)?;
-    Ok(Effect::Grants)
+    record.pdx.add(pdx)?;
+    Ok(before.map_or(Effect::Grants, Effect::RevokesCalls))
 }
 
 /// The password that a caller asks for; zero asks the system for one.
@@ -176,7 +172,7 @@ impl Server {
         let pdx = PdxRecord {
             password: password_or_random(world, password),
             clist,
-            entries,
+            entries: &entries,
         };
         if !pdx.entries.iter().all(|&entry| object.holds(entry)) {
             return Err(Error::NotAnEntry.into());
@@ -217,7 +213,11 @@ impl Server {
         self.pay_record(payer, more, was_row)?;
         let named = self.names.add(clist);
         let put = named.and_then(|()| {
-            let put = if was_row { self.put_record(&record) } else { Ok(()) };
+            let put = if was_row {
+                record.copy().and_then(|row| self.put_record(row))
+            } else {
+                Ok(())
+            };
             put.inspect_err(|_| self.name_ends(clist, false))
         });
         if let Err(error) = put {
@@ -338,7 +338,7 @@ mod tests {
         let pdx = |password| PdxRecord {
             password,
             clist: 0,
-            entries: Vec::new(),
+            entries: &[],
         };
         assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::Grants));
         assert_eq!(set_rights(&mut record, 1, Rights::R), Err(Error::InUse));

@@ -33,7 +33,7 @@ pub fn installed_disk(blocks: u64, frames: u32, rng: &mut Rng) -> CrashDisk {
             capabilities: vec![owner(base)],
             ..ObjectRecord::default()
         };
-        store.put_object(&record).expect("put");
+        store.put_object(record).expect("put");
     }
     let mut page = |platform: &mut Platform, store: &mut Store, base, page, flags, content: &[u8]| {
         let frame = platform.alloc().expect("a frame");

@@ -48,7 +48,7 @@ fn sample() -> (PlainWorld, Store) {
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     for record in [record(LARGE, PAGES, 0), record(SMALL, 1, 0), record(MANY, 1, 128)] {
-        store.put_object(&record).expect("room");
+        store.put_object(record).expect("room");
     }
     store.set_page_flags(LARGE, 500, PageFlags::EXECUTE).expect("room");
     let mut pages = vec![dirty(&mut world, SMALL, 0), dirty(&mut world, LARGE, WRITTEN[0])];

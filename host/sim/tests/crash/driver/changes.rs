@@ -3,7 +3,7 @@
 use super::{Check, Driver, PageName, SLOT};
 use crate::model::{Object, Page};
 use std::collections::{BTreeMap, BTreeSet};
-use store::{BLOCK, ObjectRecord, PageFlags, PdxRecord, PutError};
+use store::{BLOCK, ObjectRecord, PageFlags, PdxList, PdxRecord, PutError};
 
 impl Driver {
     pub(super) fn any_object(&mut self) -> Option<u64> {
@@ -27,13 +27,15 @@ impl Driver {
         let count = self.rng.below(many + 1);
         record.capabilities = (0..count).map(|_| (self.rng.next_u64(), 15)).collect();
         let calls = if self.rng.one_in(8) { self.rng.below(4) } else { 0 };
-        record.pdx = (0..calls)
-            .map(|_| PdxRecord {
+        record.pdx = PdxList::default();
+        for _ in 0..calls {
+            let pdx = PdxRecord {
                 password: self.rng.next_u64(),
                 clist: 0,
-                entries: vec![7; self.rng.below(193) as usize],
-            })
-            .collect();
+                entries: &vec![7; self.rng.below(193) as usize],
+            };
+            record.pdx.add(pdx).expect("memory");
+        }
     }
 
     pub(super) fn create(&mut self) -> Check {
@@ -43,7 +45,7 @@ impl Driver {
         // Between the commit and its event it may be used already.
         let is_told = self.store.stats().generation == self.generation;
         if let Some((&base, &pages)) = self.unusable.first_key_value().filter(|_| is_told) {
-            let early = self.store.put_object(&ObjectRecord {
+            let early = self.store.put_object(ObjectRecord {
                 base,
                 pages,
                 ..ObjectRecord::default()
@@ -67,7 +69,7 @@ impl Driver {
             self.store.raise_high_water(self.next_slot);
         }
         self.body(&mut record);
-        match self.store.put_object(&record) {
+        match self.store.put_object(record.clone()) {
             Ok(()) => {
                 let object = Object {
                     record: record.clone(),
@@ -87,7 +89,7 @@ impl Driver {
         let mut record = self.live[&base].record.clone();
         self.body(&mut record);
         record.modified_ns = self.rng.next_u64();
-        match self.store.put_object(&record) {
+        match self.store.put_object(record.clone()) {
             Ok(()) => self.set_record(base, &record),
             Err(PutError::DiskFull) => self.tally.disk_full += 1,
             Err(error) => return Err(format!("change {record:?}: {error:?}")),
@@ -205,7 +207,7 @@ impl Driver {
             && let Some(mut record) = self.live.get(&directory).map(|object| object.record.clone())
         {
             record.tag = self.rng.next_u64();
-            match self.store.put_object(&record) {
+            match self.store.put_object(record.clone()) {
                 Ok(()) => self.set_record(directory, &record),
                 Err(PutError::DiskFull) => self.tally.disk_full += 1,
                 Err(error) => return Err(format!("change {record:?}: {error:?}")),
