@@ -184,7 +184,9 @@ impl<S: Supervisor> System<S> {
     /// that was a call.
     pub fn settle(&mut self, index: u32, outcome: Outcome, operation: Option<Operation>) {
         if self.platform.kernel.current() != Some(index) {
-            // It has ended or was suspended meanwhile: there is nobody to answer. Another one may be running already.
+            // It has ended or was suspended meanwhile: there is nobody to answer. Another one may be running already. Its end may have left
+            // work, which is another piece: interrupts first.
+            self.unfinished |= self.is_poll_wanted();
             return;
         }
         match outcome {

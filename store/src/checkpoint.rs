@@ -40,6 +40,10 @@ use alloc::vec::Vec;
 pub(crate) const LEASE_SLACK: u64 = 4096;
 /// The cost of listing a part of the table, or of passing a child that has not changed.
 const COST_LISTED: u64 = 80;
+/// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
+const COST_ENCODE: u64 = 1_500;
+const COST_ENCODED_ROW: u64 = 250;
+const COST_SUM: u64 = 10_000;
 /// Small things that are done in one step of the end: a deletion that is forgotten costs some 340 instructions.
 const STEP_PIECE: usize = 4;
 
@@ -127,6 +131,8 @@ pub(crate) struct Checkpoint {
     listing: Vec<(NodeId, usize)>,
     parts: Vec<Part>,
     written_parts: Vec<Part>,
+    /// The frame in which the next part stands already.
+    encoded: Option<Frame>,
     /// Bitmap and index blocks before these are written.
     bitmap: usize,
     index: usize,
@@ -179,6 +185,7 @@ impl Checkpoint {
             listing: Vec::new(),
             parts: Vec::new(),
             written_parts: Vec::new(),
+            encoded: None,
             bitmap: 0,
             index: 0,
             changed: Map::default(),
@@ -277,7 +284,7 @@ impl Checkpoint {
         if self.outstanding > 0 {
             return Progress::Waiting;
         }
-        if let Some(frame) = self.copy.take() {
+        for frame in self.copy.take().into_iter().chain(self.encoded.take()) {
             store.io.recycle(world, frame);
         }
         self.end(store)
@@ -483,14 +490,23 @@ impl Checkpoint {
 
     fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         while let Some(&part) = self.parts.get(self.written_parts.len()) {
-            let Some(frame) = self.scratch(store, world)? else {
+            // Its bytes and their checksum are two steps, where there are many rows.
+            if self.encoded.is_none() {
+                let Some(frame) = self.scratch(store, world, COST_ENCODE)? else {
+                    return Ok(Step::Waiting);
+                };
+                let rows = crate::table_format::encode(&store.table, part, world.bytes_mut(frame));
+                store.spend(COST_ENCODED_ROW * rows);
+                self.encoded = Some(frame);
+            }
+            if !store.may_go_on(COST_SUM) {
+                return Ok(Step::Waiting);
+            }
+            store.spend(COST_SUM);
+            let block = store.take_young_block(&mut self.share)?;
+            let Some(frame) = self.encoded.take() else {
                 return Ok(Step::Waiting);
             };
-            let Ok(block) = store.take_young_block(&mut self.share) else {
-                store.io.recycle(world, frame);
-                return Err(Failure::DiskFull);
-            };
-            crate::table_format::encode(&store.table, part, world.bytes_mut(frame));
             let checksum = store.key.checksum(block, world.bytes(frame));
             let old = store.table.set_place(part, Place { block, checksum });
             store.allocation.free(old.block);
@@ -500,14 +516,14 @@ impl Checkpoint {
         Ok(Step::Complete)
     }
 
-    /// A frame to write from, or `None` if one will come back soon, or no more may be done now.
-    fn scratch(&self, store: &mut Store, world: &mut impl World) -> Result<Option<Frame>, Failure> {
+    /// A frame to write from, at that cost, or `None` if one will come back soon, or no more may be done now.
+    fn scratch(&self, store: &mut Store, world: &mut impl World, cost: u64) -> Result<Option<Frame>, Failure> {
         if self.outstanding >= WRITES_MAX || !store.may_go_on(COST_BLOCK) {
             return Ok(None);
         }
         match store.io.frame(world) {
             Some(frame) => {
-                store.spend(COST_BLOCK);
+                store.spend(cost);
                 Ok(Some(frame))
             }
             None if self.outstanding > 0 => Ok(None),
@@ -520,7 +536,7 @@ impl Checkpoint {
         while let Some(block) = store.allocation.next_stale(region, self.bitmap) {
             let mut sum = 0;
             if !store.allocation.is_free(block) {
-                let Some(frame) = self.scratch(store, world)? else {
+                let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
                 let at = store.geometry.bitmap_start(region) + block as u64;
@@ -544,7 +560,7 @@ impl Checkpoint {
             let free = sums.iter().skip(first).take(SUMS as usize).all(|&sum| sum == 0);
             let mut sum = 0;
             if !free {
-                let Some(frame) = self.scratch(store, world)? else {
+                let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
                 let at = store.geometry.index_start(region) + block as u64;

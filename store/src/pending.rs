@@ -159,12 +159,8 @@ impl MapChanges {
             ..Self::default()
         };
         copy.reserve(all)?;
-        for (start, end) in self.zeroed.iter() {
-            copy.zeroed.insert(start, end)?;
-        }
-        for (page, flags) in self.flags.iter() {
-            copy.flags.insert(page, flags)?;
-        }
+        copy.zeroed.fill_from(&self.zeroed);
+        copy.flags.fill_from(&self.flags);
         Ok(copy)
     }
 

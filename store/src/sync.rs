@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 /// Syncs that share a record at most, and that wait at most: a checkpoint does the work of more.
 const GROUP_MAX: usize = 32;
 /// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
-const CHANGES_MAX: usize = 48;
+const CHANGES_MAX: usize = 32;
 /// A page in a record: all are of one size.
 const PAGE: Item = Item::Page {
     base: 0,

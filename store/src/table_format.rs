@@ -51,8 +51,8 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
         }
 }
 
-/// The block of a part of the tree.
-pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
+/// The block of a part of the tree. Tells how many rows stand in it.
+pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) -> u64 {
     out.fill(0);
     let from = match part {
         Part::Node(_) => 0,
@@ -67,6 +67,7 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
                 for row in rows {
                     encode_row(row, &mut bytes);
                 }
+                return rows.len() as u64;
             }
             Body::Inner(children) => {
                 bytes.put_u32(INNER_MAGIC);
@@ -85,6 +86,7 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) {
             }
         }
     }
+    0
 }
 
 fn encode_row(row: &Row, bytes: &mut Writer<'_>) {

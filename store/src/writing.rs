@@ -12,7 +12,9 @@ use crate::store::{COST_BLOCK, COST_READ, Store};
 use crate::world::{Operation, World};
 
 /// The cost of making the map of an object reach a page.
-const COST_GROW: u64 = 200;
+const COST_GROW: u64 = 320;
+/// The cost of making a node.
+const COST_NODE: u64 = 5_000;
 
 /// A job that writes pages.
 pub(crate) trait PageJob {
@@ -118,9 +120,16 @@ impl<At: Copy> PageWriter<At> {
                 continue;
             }
             if let Some(mut root) = row.map(|row| row.map) {
+                let nodes = store.maps.len();
                 let path = store.prepare(world, page.base, &mut root, page.page);
                 store.table.set_map(page.base, root);
                 match path {
+                    // Nodes that were made are a step of their own.
+                    Path::Ready if store.maps.len() > nodes => {
+                        store.spend(COST_NODE);
+                        self.retry.push_front_reserved(at);
+                        continue;
+                    }
                     Path::Ready => {}
                     Path::NoMemory => {
                         self.retry.push_front_reserved(at);

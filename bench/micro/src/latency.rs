@@ -31,8 +31,9 @@ const SLEEP_NS: u64 = 50_000;
 const OBJECTS: usize = 3000;
 /// Semaphores in one object, and rights in a Clist.
 const MANY: u64 = 1000;
-/// Slots of the large object.
+/// Slots of the large object that is deleted, and of the one that is kept and cut.
 const SLOTS: u64 = 512;
+const SLOTS_KEPT: u64 = 3000;
 /// Bytes of a slot.
 const SLOT: u64 = 2 << 20;
 
@@ -40,13 +41,14 @@ const SLOT: u64 = 2 << 20;
 type Load = (&'static str, fn() -> Result<()>);
 
 /// The loads; the rows' texts stand in `rows`.
-const LOADS: [Load; 6] = [
+const LOADS: [Load; 7] = [
     ("longest-interrupts-off", long_operations),
     ("longest-task-end", task_end),
     ("longest-delete-semaphores", delete_semaphores),
     ("longest-apd-flush", apd_flush),
     ("longest-delete-slots", delete_slots),
     ("longest-first-touches", first_touches),
+    ("longest-sparse-object", sparse_object),
 ];
 
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -165,16 +167,42 @@ fn apd_flush() -> Result<()> {
     clist.delete()
 }
 
-fn delete_slots() -> Result<()> {
-    let object = Object::create(SLOTS * SLOT)?;
+/// An object with a page in each of so many slots.
+fn sparse(slots: u64) -> Result<Object> {
+    let object = Object::create(slots * SLOT)?;
+    (0..slots).for_each(|slot| write(&object, slot));
+    Ok(object)
+}
+
+/// Changes the first page of a slot.
+fn write(object: &Object, slot: u64) {
     let region = object.region();
-    for slot in 0..SLOTS {
-        if let Some(page) = region.slice::<[Cell<u8>; PAGE as usize]>(region.pointer(slot * SLOT), 1) {
-            page[0][0].set(1);
-        }
+    if let Some(page) = region.slice::<Cell<u8>>(region.pointer(slot * SLOT), 1) {
+        page[0].set(1);
     }
+}
+
+fn delete_slots() -> Result<()> {
+    let object = sparse(SLOTS)?;
     now();
     Ok(object.delete()?)
+}
+
+fn sparse_object() -> Result<()> {
+    // A piece that is too long does not always meet the end of a sleep.
+    for _ in 0..4 {
+        let mut object = sparse(SLOTS_KEPT)?;
+        now();
+        object.keep()?;
+        object.flush()?;
+        for slot in 0..8 {
+            write(&object, slot);
+            object.flush()?;
+        }
+        object.resize(PAGE)?;
+        object.delete()?;
+    }
+    Ok(())
 }
 
 fn first_touches() -> Result<()> {

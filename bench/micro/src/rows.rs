@@ -157,6 +157,11 @@ pub static ROWS: &[Measurement] = &[
         "the same while 3,000 objects are touched for the first time",
         longest,
     ),
+    row(
+        "longest-sparse-object",
+        "the same while an object of 3,000 slots, each with a page, is kept, flushed, cut and deleted",
+        longest,
+    ),
     // Behind all others, of which they might cost some: callees that end meanwhile, and vector registers that the thread has from now on.
     row(
         "pdx-12",

@@ -19,6 +19,7 @@ use crate::{
     accounts::Resource,
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::object::{ObjectId, slots_for},
+    directory::slot_map::cost_of_slots,
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::{Piece, Work},
@@ -229,6 +230,7 @@ impl Server {
             withdrawn: None,
         });
         let gone = count - object.slot_count();
+        self.budget.spend(cost_of_slots(gone));
         if !object.record.pdx.is_empty() {
             // An entry point may have gone.
             self.calls_into_stale(world, base);

@@ -23,7 +23,14 @@ const TABLE: u32 = 1 << 31;
 
 /// Slot numbers in a second-level table.
 pub(crate) const REACH: u64 = 1024;
+/// The cost of an entry that changes, in instructions, roughly.
+const COST_ENTRY: u64 = 4;
 const STRETCHES: u64 = (USER_END / SLOT).div_ceil(REACH);
+
+/// The cost of giving so many slots another owner. Whole stretches are one entry each.
+pub(crate) const fn cost_of_slots(slots: u64) -> u64 {
+    COST_ENTRY * if slots < REACH { slots } else { REACH }
+}
 
 /// Bytes of a second-level table.
 const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;

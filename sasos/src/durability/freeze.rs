@@ -31,9 +31,10 @@ use crate::{
 
 /// Pages that are frozen, or let go, in one piece, at most.
 pub const PIECE_PAGES: usize = 16;
-/// The cost of freezing a page, and of letting one go, in instructions, roughly.
+/// The cost of freezing a page, and of letting one go, in instructions, roughly; the further cost of telling of a sync, or of giving slots back.
 const COST_FREEZE: u64 = 1_000;
 pub(crate) const COST_LET_GO: u64 = 400;
+const COST_OVER: u64 = 1_100;
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
 const COST_BEGIN: u64 = 1_500;
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
@@ -186,7 +187,9 @@ impl Server {
             }
             if let Some(page) = self.store.page_over() {
                 self.let_go(world, &page, failed);
-            } else if !self.checkpoint_over_step(world) {
+            } else if self.checkpoint_over_step(world) {
+                self.budget.spend(COST_OVER);
+            } else {
                 self.checkpoint_over(world);
                 return;
             }

@@ -29,6 +29,8 @@ const COST_RUN: u64 = 2_700;
 const COST_UNPROMISED: u64 = 350;
 const COST_LIMIT: u64 = 1_000;
 const COST_FORGOTTEN: u64 = 2_500;
+/// The cost of entering the row.
+const COST_KEEP: u64 = 7_000;
 /// Heap that the store takes for a limit of a page.
 const NOTED_BYTES: u64 = 40;
 /// How far a look for a page reaches.
@@ -89,6 +91,9 @@ impl Server {
         self.may_get_dirty(world, id)?;
         self.may_note(world)?;
         if !self.promise_pages(id, at)? || !self.prepare_limits(id)? {
+            return Err(Stop::Again);
+        }
+        if !self.budget.allows(COST_KEEP) {
             return Err(Stop::Again);
         }
         Ok(self.keep(id)?)

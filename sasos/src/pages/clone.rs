@@ -39,13 +39,13 @@ const WHOLE_PAGES: usize = 36;
 pub(crate) const COST_TABLE: u64 = 1000;
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one, of passing one, of asking for one, and of noting other
 /// limits.
-pub(crate) const COST_FOUND: u64 = 600;
+pub(crate) const COST_FOUND: u64 = 900;
 const COST_SHARED: u64 = 250;
 /// Pages of such a run that are shared at once.
 const FOUND_PAGES: u64 = 30;
 const COST_PASSED: u64 = 100;
 const COST_ASKED: u64 = 900;
-const COST_LIMIT: u64 = 2_000;
+const COST_LIMIT: u64 = 4_000;
 /// Pages that are asked of the disk at once.
 const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.

@@ -25,8 +25,9 @@ use crate::{
 const COST_PAGE: u64 = 550;
 /// The same where nobody remembers it.
 const COST_FORGOTTEN: u64 = 160;
-/// The further cost where the store may take a promise of space back.
+/// The further cost where the store may take a promise of space back, and that of the first one in a page table, which stands elsewhere.
 const COST_UNPROMISED: u64 = 290;
+const COST_APART: u64 = 1_000;
 /// The cost of a page of a persistent object that is clean, where pages are looked at and dropped one by one.
 const COST_CLEAN: u64 = 1100;
 /// The same of a page table.
@@ -182,6 +183,8 @@ pub(crate) struct Costs {
     page: u64,
     /// The link of a page table in one domain.
     link: u64,
+    /// The first page in a page table, beside that.
+    apart: u64,
 }
 
 impl Costs {
@@ -189,6 +192,7 @@ impl Costs {
     pub(crate) const CLEAN: Self = Self {
         page: COST_CLEAN,
         link: COST_LINK,
+        apart: 0,
     };
 
     /// Those of an object whose content is dropped. `call` is what a call of the machine costs.
@@ -199,10 +203,15 @@ impl Costs {
         } else {
             COST_FORGOTTEN + call
         };
-        let promised = if object.blocks > 0 { COST_UNPROMISED } else { 0 };
+        let (promised, apart) = if object.blocks > 0 {
+            (COST_UNPROMISED, COST_APART)
+        } else {
+            (0, 0)
+        };
         Self {
             page: page + promised,
             link: COST_LINK + call,
+            apart,
         }
     }
 
@@ -215,7 +224,7 @@ impl Costs {
     /// That of all that an object has.
     #[inline]
     fn all(self, object: &Object) -> u64 {
-        object.resident * self.page + object.leaves * self.table(object, 0)
+        object.resident * self.page + object.leaves * (self.table(object, 0) + self.apart)
     }
 }
 
@@ -235,7 +244,8 @@ pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: 
         let page = object.slots.get(number).and_then(|state| state.resident.next(from));
         let address = page.map(|index| start + index as u64 * PAGE);
         if let Some(address) = address.filter(|&address| address < to) {
-            (end, cost) = (address + PAGE, cost + costs.page);
+            let apart = if from == 0 { costs.apart } else { 0 };
+            (end, cost) = (address + PAGE, cost + costs.page + apart);
         } else {
             (end, cost) = ((start + SLOT).min(to), cost + costs.table(object, number));
         }

@@ -155,10 +155,6 @@ impl Server {
         }
         // Should what is being written fail, its pages are dirty again: then look anew.
         self.wait_for_writing(range.id)?;
-        let object = self.objects.get(range.id);
-        if self.is_durable(object, range.from, range.to) {
-            return Ok((0, 0));
-        }
         let goal = self.flush_begin(world, range.id, range.from, range.to);
         self.finish_durable(caller, goal, (0, 0))
     }

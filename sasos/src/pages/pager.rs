@@ -117,9 +117,9 @@ pub(crate) fn from_flags(flags: PageFlags) -> Rights {
 
 /// Limits of a page that is not resident, where the object itself knows them.
 pub(crate) fn absent_limits(ranges: &[LimitRange], page: u64) -> Rights {
-    ranges
-        .iter()
-        .find(|range| (range.first..range.end).contains(&page))
+    let range = ranges.get(ranges.partition_point(|range| range.end <= page));
+    range
+        .filter(|range| range.first <= page)
         .map_or(Rights::RWX, |range| range.limits)
 }
 

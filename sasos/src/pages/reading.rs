@@ -17,6 +17,9 @@ use crate::{
     pages::pager::{FRAME_RESERVE, Place, absent_limits, from_flags, index_of},
 };
 
+/// The cost of asking for a page, in instructions, roughly.
+const COST_READ: u64 = 2_000;
+
 impl Server {
     /// The frame of a page that is resident; nothing if the page is zero and not resident.
     ///
@@ -78,6 +81,8 @@ impl Server {
                 ReadStart::Reading => {}
             }
             self.pager.reading.insert(address, ())?;
+            // A block that has come meanwhile is looked at in an event of its own.
+            self.budget.spend(COST_READ);
             self.poll_store(world);
         }
         if self.pager.reading.has(address) {

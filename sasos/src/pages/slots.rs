@@ -77,6 +77,12 @@ impl PageBits {
         left
     }
 
+    /// Clears all bits; tells how many were set.
+    fn clear_all(&mut self) -> u32 {
+        let set = self.0.iter_mut().filter(|word| **word != 0);
+        set.map(|word| core::mem::take(word).count_ones()).sum()
+    }
+
     /// The first run of set bits at or after `from`: where it begins and ends.
     pub fn next_run(&self, from: usize) -> Option<(usize, usize)> {
         let start = self.next(from)?;
@@ -318,12 +324,11 @@ impl Slots {
             if let Some(slot) = self.get_mut(number) {
                 let start = number * PAGES_PER_SLOT;
                 let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
-                let taken = if first == 0 && end >= PAGES_PER_SLOT as usize {
-                    core::mem::take(&mut slot.blocks)
+                gone += u64::from(if first == 0 && end >= PAGES_PER_SLOT as usize {
+                    slot.blocks.clear_all()
                 } else {
-                    slot.blocks.take_run(first, end)
-                };
-                gone += u64::from(taken.count());
+                    slot.blocks.take_run(first, end).count()
+                });
             }
         }
         gone

@@ -216,6 +216,21 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Ok(None)
     }
 
+    /// Puts the entries of another one into an empty one, where there is [room](Map::reserve) for them.
+    pub fn fill_from(&mut self, other: &Self)
+    where
+        V: Copy,
+    {
+        debug_assert!(self.is_empty(), "nothing is lost");
+        for entries in &other.chunks {
+            let Some(mut chunk) = self.spare.pop() else { return };
+            debug_assert!(entries.len() <= chunk.capacity(), "room was made");
+            chunk.extend_from_slice(entries);
+            push_reserved(&mut self.chunks, chunk);
+            self.count += entries.len();
+        }
+    }
+
     /// Takes a key out.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let (chunk, place) = self.find(&key)?;
@@ -380,6 +395,11 @@ mod tests {
                 prop_assert!(map.chunks.capacity() >= map.chunks.len() + map.spare.len());
                 prop_assert!(map.room >= map.room() && map.chunks.len() + map.spare.len() >= chunks_for(map.room()));
             }
+            let mut copy = Map::default();
+            copy.reserve(map.count()).unwrap();
+            copy.fill_from(&map);
+            prop_assert!(copy.pairs().eq(map.pairs()) && copy.count() == map.count());
+            prop_assert!(copy.room >= copy.count && copy.chunks.len() + copy.spare.len() >= chunks_for(copy.count));
             prop_assert!(map.iter().eq(model.iter().map(|(&key, &value)| (key, value))));
         }
     }
