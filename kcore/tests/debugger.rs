@@ -6,6 +6,7 @@ use abi::{Call, Rights};
 use fake::{Fake, kernel};
 use kcore::{
     Half, Kernel, Machine, PageEntry,
+    bare::going::Going,
     bare::mapping::{Fpage, How},
     debugger::{Command, parse},
     machine::Stacks,
@@ -169,10 +170,21 @@ fn the_mapping_tree_of_a_frame_is_shown() {
         (first, 0x20_7000, second, 0x1000),
         (sigma0, 0x4000_7000, second, 0x9000),
     ] {
-        kernel.map(from, page(source), to, page(target), How::Map).expect("map");
+        let given = kernel.map(
+            (from, page(source)),
+            (to, page(target)),
+            How::Map,
+            &mut Going::default(),
+        );
+        given.expect("map");
     }
     kernel
-        .map(first, slot(0x20_0000), third, slot(0x20_0000), How::Link)
+        .map(
+            (first, slot(0x20_0000)),
+            (third, slot(0x20_0000)),
+            How::Link,
+            &mut Going::default(),
+        )
         .expect("link");
     let lines: Vec<String> = answer(&kernel, "mapping 0x40007").lines().map(str::to_owned).collect();
     assert!(lines[0].contains("not handed out"), "{lines:#?}");

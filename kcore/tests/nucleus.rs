@@ -19,7 +19,7 @@ use kcore::{
     bare::Bare,
     event::{Access, Event, Outcome},
     space::Tags,
-    thread::{Context, Resumed, State, VectorState},
+    thread::{Context, Operation, Resumed, State, VectorState},
 };
 
 const FRAMES: u32 = 600;
@@ -84,18 +84,15 @@ impl Rig {
         self.run(thread);
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
+        let mut operation = Operation::called(call as u64, all);
+        let mut resumed = Resumed::First;
         for _ in 0..1000 {
-            let event = Event::Call {
-                thread,
-                number: call as u64,
-                arguments: all,
-                resumed: Resumed::First,
-            };
-            match self.kernel.nucleus_event(event) {
+            match self.kernel.nucleus_event(operation.event(thread, resumed)) {
                 Outcome::Return(result) => return Answer::Done(result),
-                Outcome::Again => {}
+                Outcome::Again => resumed = Resumed::Woken,
                 _ => return Answer::Waits,
             }
+            operation = self.kernel.take_operation(thread.index() as u32).unwrap_or(operation);
         }
         panic!("{call:?} never ends");
     }

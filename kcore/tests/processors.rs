@@ -6,6 +6,7 @@ use abi::{Rights, layout::EXCEPTION_ILLEGAL};
 use fake::{Asked, Fake, Random, kernel, spawn};
 use kcore::{
     Half, Kernel, Machine, PageEntry, SpaceId, ThreadId,
+    bare::going::Going,
     bare::mapping::{Fpage, How, Own, Progress},
     event::Event,
     machine::{Intercept, Stacks},
@@ -278,9 +279,13 @@ fn who_loses_a_mapping_forgets_it_on_every_processor() {
     let holder = kernel.free_space_create(sigma0, 1000).expect("a space");
     let pages = |page: u64, log2| Fpage::memory(page * 4096, log2, Rights::RW).expect("an fpage");
     let all = pages(0x1000, 16);
-    let mapped = kernel.map(sigma0, all, giver, all, How::Map).expect("mapped");
+    let mapped = kernel
+        .map((sigma0, all), (giver, all), How::Map, &mut Going::default())
+        .expect("mapped");
     assert_eq!((mapped.progress, mapped.count), (Progress::Done, 16));
-    kernel.map(giver, all, holder, all, How::Map).expect("mapped");
+    kernel
+        .map((giver, all), (holder, all), How::Map, &mut Going::default())
+        .expect("mapped");
     for place in [giver, holder, giver, holder] {
         spawn(&mut kernel, place, 3);
     }
@@ -294,7 +299,7 @@ fn who_loses_a_mapping_forgets_it_on_every_processor() {
         (pages(0x1004, 12), Own::Too, 0b1110),
     ] {
         kernel.hardware.asked.clear();
-        let flushed = kernel.flush(giver, what, Rights::RWX, own);
+        let flushed = kernel.flush(giver, what, (Rights::RWX, own), &mut Going::default());
         assert_eq!(flushed, Ok(Progress::Done));
         assert_eq!(kernel.hardware.asked, [Asked::Request(asked, Request::Forget)]);
     }

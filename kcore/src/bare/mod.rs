@@ -1,12 +1,14 @@
 //! The bare µ-kernel's half: what a kernel has beside the common part where no server answers ([decision 0102]).
 //!
-//! * [`mapping`]: free spaces, built by map, grant, flush and link; [`ipc`]: messages between threads; [`nucleus`]: the calls.
+//! * [`mapping`]: free spaces, built by map, grant, flush and link; [`ipc`]: messages between threads; [`nucleus`]: the calls;
+//!   [`going`]: work in pieces.
 //!
 //! Its methods are those of `Kernel<H, Bare>`: a kernel of another system has none of them, and nothing outside of this folder names it but
 //! `lib.rs` (a house test). Its state is private to this folder.
 //!
 //! [decision 0102]: ../../../docs/decisions/0102-two-halves-of-kcore.md
 
+pub mod going;
 pub mod ipc;
 pub mod mapping;
 pub mod nucleus;

@@ -133,6 +133,8 @@ pub(crate) const WAITS: u32 = 4;
 pub(crate) const INTERCEPTED: u32 = 8;
 /// It uses a vector unit that no single instruction gives its initial state.
 pub(crate) const OLD_UNIT: u32 = 16;
+/// It waits, and items of a message are being given to it.
+pub(crate) const TAKES: u32 = 32;
 
 const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
@@ -191,11 +193,21 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.threads.table[index as usize].slow |= WAITS;
     }
 
+    /// A thread that waits is being given items, until its wait ends.
+    pub(crate) fn begin_giving(&mut self, receiver: u32) {
+        self.threads.table[receiver as usize].slow |= TAKES;
+    }
+
+    /// Whether a thread that waits has been given items in this wait.
+    pub(crate) fn is_given_to(&self, receiver: u32) -> bool {
+        self.threads.table[receiver as usize].slow & TAKES != 0
+    }
+
     /// Takes a receiver out of its wait; it is in no list then. A running thread goes on running.
     pub(crate) fn end_wait(&mut self, receiver: u32) {
         let thread = &mut self.threads.table[receiver as usize];
         thread.ipc.wait_for = 0;
-        thread.slow &= !WAITS;
+        thread.slow &= !(WAITS | TAKES);
         if thread.state == State::Receiving {
             thread.state = State::Suspended;
         }
@@ -239,7 +251,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             "a message for a thread that waits for none"
         );
         thread.ipc.wait_for = 0;
-        thread.slow &= !WAITS;
+        thread.slow &= !(WAITS | TAKES);
         thread.deadline_ns = NO_TIME;
         thread.state = State::Running;
         thread.processor = processor.number;

@@ -11,6 +11,7 @@ use kcore::{
     Kernel, SpaceId,
     bare::{
         Bare,
+        going::Going,
         mapping::{How, Own, Progress},
     },
     space::Tags,
@@ -135,12 +136,17 @@ impl Twin {
             Op::Give(how, from, to, rights) => {
                 let (source, window) = (memory(from.1, 12, rights), memory(to.1, 12, Rights::RWX));
                 let [from, to] = [from.0, to.0].map(|space| self.spaces[space as usize]);
-                let mapped = self.kernel.map(from, source, to, window, how).expect("map");
+                let mapped = self
+                    .kernel
+                    .map((from, source), (to, window), how, &mut Going::default())
+                    .expect("map");
                 assert_eq!(mapped.progress, Progress::Done);
             }
             Op::Flush((space, page), rights, own) => {
                 let space = self.spaces[space as usize];
-                let progress = self.kernel.flush(space, memory(page, 12, Rights::R), rights, own);
+                let progress =
+                    self.kernel
+                        .flush(space, memory(page, 12, Rights::R), (rights, own), &mut Going::default());
                 assert_eq!(progress, Ok(Progress::Done));
             }
         }
@@ -149,9 +155,12 @@ impl Twin {
     /// Empties the spaces, then makes the state: each mapping when its source is there.
     fn become_like(&mut self, model: &Model) {
         for &space in &self.spaces[1..] {
-            let progress = self
-                .kernel
-                .flush(space, memory(0, 14, Rights::R), Rights::RWX, Own::Too);
+            let progress = self.kernel.flush(
+                space,
+                memory(0, 14, Rights::R),
+                (Rights::RWX, Own::Too),
+                &mut Going::default(),
+            );
             assert_eq!(progress, Ok(Progress::Done));
         }
         let mut there: BTreeSet<(u32, u64)> = (0..PAGES).map(|page| (0, page)).collect();

@@ -5,7 +5,8 @@ use kcore::{
     Kernel, Machine, SpaceId,
     bare::{
         Bare,
-        mapping::{Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS, WORK_MAX},
+        going::{Going, WORK_MAX},
+        mapping::{Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS},
     },
     space::Tags,
 };
@@ -31,10 +32,15 @@ fn kernel(frames: u32, spaces: u32, quota: u32) -> (Kernel<Fake, Bare>, SpaceId,
 }
 
 /// Calls until the end, how many, and that none makes or removes more nodes than it may.
-fn calls(kernel: &mut Kernel<Fake, Bare>, mut call: impl FnMut(&mut Kernel<Fake, Bare>) -> Progress) -> usize {
+fn calls(
+    kernel: &mut Kernel<Fake, Bare>,
+    mut call: impl FnMut(&mut Kernel<Fake, Bare>, &mut Going) -> Progress,
+) -> usize {
+    let mut going = Going::default();
     for number in 1..1_000_000 {
         let nodes = kernel.mapping_nodes();
-        let progress = call(kernel);
+        let progress = call(kernel, &mut going);
+        going = going.next_piece();
         let changed = kernel.mapping_nodes().abs_diff(nodes);
         assert!(changed <= 3 * WORK_MAX as u32, "{changed} nodes in one call");
         if progress == Progress::Done {
@@ -45,8 +51,11 @@ fn calls(kernel: &mut Kernel<Fake, Bare>, mut call: impl FnMut(&mut Kernel<Fake,
 }
 
 fn map(kernel: &mut Kernel<Fake, Bare>, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage) {
-    calls(kernel, |kernel| {
-        kernel.map(from, source, to, window, How::Map).expect("map").progress
+    calls(kernel, |kernel, going| {
+        kernel
+            .map((from, source), (to, window), How::Map, going)
+            .expect("map")
+            .progress
     });
 }
 
@@ -65,9 +74,9 @@ fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
     for &space in &spaces[1..] {
         map(&mut kernel, first, memory(7, PAGE, RWX), space, memory(7, PAGE, RWX));
     }
-    let number = calls(&mut kernel, |kernel| {
+    let number = calls(&mut kernel, |kernel, going| {
         kernel
-            .flush(sigma0, memory(0x4_0007, PAGE, RWX), Rights::W, Own::Kept)
+            .flush(sigma0, memory(0x4_0007, PAGE, RWX), (Rights::W, Own::Kept), going)
             .expect("flush")
     });
     assert!(number > 1000 / WORK_MAX as usize, "{number} calls");
@@ -77,28 +86,33 @@ fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
             .all(|&space| walk(&kernel, space, 7) == Some((0x4_0007, Rights::RX)))
     );
     let mut calls_made = 0;
-    let number = calls(&mut kernel, |kernel| {
+    let number = calls(&mut kernel, |kernel, going| {
         // Between the calls others take, and give, and do other things from the same space.
         calls_made += 1;
         if calls_made % 3 == 0 {
             let one = memory(0x4_0009, PAGE, RWX);
             assert_eq!(
-                kernel.flush(first, memory(8, PAGE, RWX), RWX, Own::Too),
+                kernel.flush(first, memory(8, PAGE, RWX), (RWX, Own::Too), &mut Going::default()),
                 Ok(Progress::Done)
             );
             kernel
-                .map(sigma0, one, first, memory(8, PAGE, RWX), How::Map)
+                .map(
+                    (sigma0, one),
+                    (first, memory(8, PAGE, RWX)),
+                    How::Map,
+                    &mut Going::default(),
+                )
                 .expect("map");
         }
         kernel.mapping_check().expect("invariants");
         kernel
-            .flush(sigma0, memory(0x4_0007, PAGE, RWX), RWX, Own::Kept)
+            .flush(sigma0, memory(0x4_0007, PAGE, RWX), (RWX, Own::Kept), going)
             .expect("flush")
     });
     assert!(number > 1000 / WORK_MAX as usize, "{number} calls");
     assert!(spaces.iter().all(|&space| walk(&kernel, space, 7).is_none()));
     assert_eq!(
-        kernel.flush(first, memory(8, PAGE, RWX), RWX, Own::Too),
+        kernel.flush(first, memory(8, PAGE, RWX), (RWX, Own::Too), &mut Going::default()),
         Ok(Progress::Done)
     );
     assert_eq!((kernel.frames_free(), kernel.mapping_nodes()), before);
@@ -113,13 +127,15 @@ fn a_gibibyte_of_small_pages_is_mapped_and_deleted_in_pieces() {
     // One page of every slot is missing: then all the others are small pages.
     for slot in 0..512 {
         let page = memory(0x4_0000 + slot * 512 + slot, PAGE, RWX);
-        calls(&mut kernel, |kernel| {
-            kernel.flush(spaces[0], page, RWX, Own::Too).expect("flush")
+        calls(&mut kernel, |kernel, going| {
+            kernel.flush(spaces[0], page, (RWX, Own::Too), going).expect("flush")
         });
     }
     let mut pages = 0;
-    let number = calls(&mut kernel, |kernel| {
-        let mapped = kernel.map(spaces[0], source, spaces[1], target, How::Map).expect("map");
+    let number = calls(&mut kernel, |kernel, going| {
+        let mapped = kernel
+            .map((spaces[0], source), (spaces[1], target), How::Map, going)
+            .expect("map");
         pages += mapped.count;
         mapped.progress
     });
@@ -128,8 +144,10 @@ fn a_gibibyte_of_small_pages_is_mapped_and_deleted_in_pieces() {
     kernel.mapping_check().expect("invariants");
     assert_eq!(walk(&kernel, spaces[1], 0x8_0000 + 512), Some((0x4_0000 + 512, RWX)));
     assert_eq!(walk(&kernel, spaces[1], 0x8_0000 + 513), None);
-    calls(&mut kernel, |kernel| {
-        kernel.flush(spaces[0], source, Rights::W, Own::Kept).expect("flush")
+    calls(&mut kernel, |kernel, going| {
+        kernel
+            .flush(spaces[0], source, (Rights::W, Own::Kept), going)
+            .expect("flush")
     });
     assert_eq!(walk(&kernel, spaces[1], 0xb_0000), Some((0x7_0000, Rights::RX)));
     kernel.mapping_check().expect("invariants");
@@ -138,10 +156,10 @@ fn a_gibibyte_of_small_pages_is_mapped_and_deleted_in_pieces() {
         assert_eq!(kernel.free_space_destroy(spaces[1]), Ok(Progress::More));
     }
     kernel.mapping_check().expect("invariants");
-    calls(&mut kernel, |kernel| {
+    calls(&mut kernel, |kernel, _| {
         kernel.free_space_destroy(spaces[0]).expect("destroy")
     });
-    let number = calls(&mut kernel, |kernel| {
+    let number = calls(&mut kernel, |kernel, _| {
         kernel.free_space_destroy(spaces[1]).expect("destroy")
     });
     assert!(number < 1000, "little was left to do");

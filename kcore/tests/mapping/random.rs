@@ -145,17 +145,10 @@ fn run(ops: &[Op], quota: u32, tight: bool) {
     world.finish(real);
 }
 
-/// A flush does not take what comes behind its back into pages that it has passed. Another call of the
-/// same space makes it begin at the front.
+/// A flush does not take what comes behind its back into pages that it has passed, so it begins at the front.
 fn finish(world: &mut World, op: &Op) {
-    if let Op::Flush { space, .. } = *op {
-        let what = memory(0x10_0000, 12, Rights::R);
-        let _ = world.step(&Op::Flush {
-            space,
-            what,
-            rights: Rights::R,
-            own: Own::Kept,
-        });
+    if matches!(op, Op::Flush { .. }) {
+        world.begin_anew(op);
     }
     for _ in 0..5000 {
         if world.step(op) != Ok(Progress::More) {

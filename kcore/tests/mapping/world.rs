@@ -11,6 +11,7 @@ use kcore::{
     Hardware, Kernel, Machine, SpaceId,
     bare::{
         Bare,
+        going::Going,
         mapping::{Fpage, How, Own, Progress, Resource, TABLE_UNITS},
     },
     paging,
@@ -76,6 +77,8 @@ pub struct World {
     pub tight: bool,
     /// Calls since the last one that finished something.
     unfinished: u32,
+    /// Operations that are not finished, and where they go on: each is a thread's.
+    going: Vec<(Op, Going)>,
 }
 
 pub fn memory(page: u64, log2: u8, rights: Rights) -> Fpage {
@@ -115,7 +118,13 @@ impl World {
             lent: Vec::new(),
             tight: false,
             unfinished: 0,
+            going: Vec::new(),
         }
+    }
+
+    /// An operation that is not finished begins at the front, as another thread's.
+    pub fn begin_anew(&mut self, op: &Op) {
+        self.going.retain(|(other, _)| other != op);
     }
 
     pub fn id(&self, space: usize) -> Option<SpaceId> {
@@ -172,6 +181,8 @@ impl World {
     /// One call, and the same in the model. Returns whether it must be done again.
     pub fn step(&mut self, op: &Op) -> Result<Progress, Error> {
         let (expected, left) = (errors::expected(self, op), errors::left(self, op));
+        let known = self.going.iter().position(|(other, _)| other == op);
+        let mut going = known.map_or_else(Going::default, |known| self.going.swap_remove(known).1.next_piece());
         let result = match *op {
             Op::Give {
                 how,
@@ -179,18 +190,21 @@ impl World {
                 source,
                 to,
                 window,
-            } => self.give(how, from, source, to, window),
+            } => self.give(how, (from, source), (to, window), &mut going),
             Op::Flush {
                 space,
                 what,
                 rights,
                 own,
-            } => self.flush(space, what, rights, own),
+            } => self.flush(space, what, (rights, own), &mut going),
             Op::Create { creator, quota } => self.create(creator, quota).map(|_| Progress::Done),
             Op::Destroy { space } => self.destroy(space),
         };
         errors::check(self, op, expected, left, result.err());
         let more = result == Ok(Progress::More);
+        if more {
+            self.going.push((op.clone(), going));
+        }
         self.unfinished += u32::from(more);
         // Of a long operation not every call has all invariants checked: each port of each space is looked at. But the model follows every
         // call: a page that is given to where it came from is lost to its giver before it is lost to its receiver, and the next call finds nothing to give.
@@ -218,10 +232,16 @@ impl World {
         panic!("{op:?} never ends");
     }
 
-    fn give(&mut self, how: How, from: usize, source: Fpage, to: usize, window: Fpage) -> Result<Progress, Error> {
+    fn give(
+        &mut self,
+        how: How,
+        (from, source): (usize, Fpage),
+        (to, window): (usize, Fpage),
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
         let missing = Error::BadArgument;
         let (from_id, to_id) = (self.id(from).ok_or(missing)?, self.id(to).ok_or(missing)?);
-        let mapped = self.kernel.map(from_id, source, to_id, window, how)?;
+        let mapped = self.kernel.map((from_id, source), (to_id, window), how, going)?;
         let (first, count) = pages(mapped.sent);
         let target = pages(mapped.landed).0;
         let unit = mapped.sent.size() / count;
@@ -271,9 +291,15 @@ impl World {
         Ok(mapped.progress)
     }
 
-    fn flush(&mut self, space: usize, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
+    fn flush(
+        &mut self,
+        space: usize,
+        what: Fpage,
+        (rights, own): (Rights, Own),
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
         let id = self.id(space).ok_or(Error::BadArgument)?;
-        let progress = self.kernel.flush(id, what, rights, own)?;
+        let progress = self.kernel.flush(id, what, (rights, own), going)?;
         if progress == Progress::More {
             return Ok(progress);
         }

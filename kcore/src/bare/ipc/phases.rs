@@ -5,14 +5,15 @@ use abi::{Error, nucleus::ANYONE};
 use super::{Request, Tag, deadline};
 use crate::{
     Hardware, Kernel, ThreadId,
-    bare::Bare,
-    bare::mapping::Progress,
-    bare::nucleus::Nucleus,
+    bare::{Bare, going::Going, mapping::Progress, nucleus::Nucleus},
     event::Outcome,
     messages::SUPERVISED,
     scheduler::NONE,
     thread::{Resumed, State},
 };
+
+/// Steps of a message that is refused.
+const REFUSAL_STEPS: i32 = 16;
 
 /// The result of the sending half.
 enum Sent {
@@ -27,15 +28,23 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// hold the first words of the message.
     pub(in crate::bare) fn ipc(&mut self, me: u32, arguments: [u64; 6], resumed: Resumed) -> Outcome {
         let request = Request::new(arguments);
-        let receiver = match self.send_half(me, &request, resumed) {
+        let mut going = self.going(me, resumed);
+        let receiver = match self.send_half(me, &request, resumed, &mut going) {
             Sent::To(receiver) => receiver,
-            Sent::Ended(outcome) => return outcome,
+            Sent::Ended(outcome) => {
+                if outcome == Outcome::Again {
+                    self.keep_going(me, going);
+                }
+                return outcome;
+            }
         };
-        let resumed = if request.to == 0 { resumed } else { Resumed::First };
         let outcome = if request.from == 0 {
             Outcome::Return(Ok((0, 0)))
         } else {
-            self.receive_half(me, &request.receiving(), resumed)
+            if request.to != 0 {
+                going = going.other_half();
+            }
+            self.receive_half(me, &request.receiving(), going)
         };
         if receiver != NONE {
             self.pass_to(receiver);
@@ -43,7 +52,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         outcome
     }
 
-    fn send_half(&mut self, me: u32, request: &Request, resumed: Resumed) -> Sent {
+    fn send_half(&mut self, me: u32, request: &Request, resumed: Resumed, going: &mut Going) -> Sent {
         if request.to == 0 {
             return Sent::To(NONE);
         }
@@ -61,16 +70,24 @@ impl<H: Hardware> Kernel<H, Bare> {
             return failed(Error::Protection);
         }
         if self.waits_for(to, me) {
-            return match self.transfer(me, to, request) {
+            if !self.is_given_to(to) {
+                // Another wait of its: what was given before may be gone.
+                going.begin_item(0);
+            }
+            return match self.transfer(me, to, request, going) {
                 Ok(Progress::Done) => Sent::To(to),
-                Ok(Progress::More) => Sent::Ended(Outcome::Again),
+                Ok(Progress::More) if self.is_late(going, request.send_us()) => failed(Error::TimedOut),
+                Ok(Progress::More) => {
+                    self.begin_giving(to);
+                    Sent::Ended(Outcome::Again)
+                }
                 Err(error) => failed(error),
             };
         }
         if request.send_us() == 0 || resumed == Resumed::TimedOut {
             return failed(Error::TimedOut);
         }
-        let until = deadline(self.hardware.now_ns(), request.send_us());
+        let until = self.until(going, request.send_us());
         self.set_operation(me, Some(request.operation()));
         self.leave_processor(me);
         self.wait_to_send(me, to, until);
@@ -89,7 +106,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         wait_for == ANYONE || wait_for == self.id_of(sender).0
     }
 
-    fn receive_half(&mut self, me: u32, request: &Request, resumed: Resumed) -> Outcome {
+    fn receive_half(&mut self, me: u32, request: &Request, mut going: Going) -> Outcome {
         let from = request.from;
         self.acknowledge(me, from);
         if self.take_interrupt(me, from) {
@@ -99,30 +116,59 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.messages_of(me).window = request.window;
         while let Some(sender) = self.sender_for(me, from) {
             let sending = self.request_of(sender);
-            match self.transfer(sender, me, &sending) {
+            going.take_from(self.id_of(sender).0);
+            match self.transfer(sender, me, &sending, &mut going) {
                 Ok(Progress::Done) => {
                     self.sent(sender, me, &sending);
                     return Outcome::Resume;
                 }
-                Ok(Progress::More) => return self.again_as(me, request),
-                Err(error) => self.fail(sender, error),
+                Ok(Progress::More) => return self.again_as(me, request, going),
+                Err(error) => {
+                    self.fail(sender, error);
+                    going.take_from(0);
+                    going.spend(REFUSAL_STEPS);
+                    if going.is_over() && request.receive_us() > 0 {
+                        return self.again_as(me, request, going);
+                    }
+                    if going.is_over() {
+                        break;
+                    }
+                }
             }
         }
         if let Err(error) = self.check_partner(me, from) {
             return Outcome::Return(Err(error));
         }
-        if request.receive_us() == 0 || resumed == Resumed::TimedOut {
+        if request.receive_us() == 0 {
             return Outcome::Return(Err(Error::TimedOut));
         }
         self.leave_processor(me);
-        self.begin_wait(me, request);
+        let until = self.until(&going, request.receive_us());
+        self.wait_to_receive(me, from, request.window, until);
         Outcome::Gone
     }
 
-    /// The operation is to be done again, from its receiving half on.
-    fn again_as(&mut self, me: u32, request: &Request) -> Outcome {
+    /// The operation is to be done again, from its receiving half on, unless its time is over.
+    fn again_as(&mut self, me: u32, request: &Request, mut going: Going) -> Outcome {
+        if self.is_late(&mut going, request.receive_us()) {
+            return Outcome::Return(Err(Error::TimedOut));
+        }
         self.set_operation(me, Some(request.operation()));
+        self.keep_going(me, going);
         Outcome::Again
+    }
+
+    /// The end of a half's timeout, which begins now unless the half goes on.
+    fn until(&self, going: &Going, timeout_us: u32) -> Option<u64> {
+        going.until.or_else(|| deadline(self.hardware.now_ns(), timeout_us))
+    }
+
+    /// Whether a half that is to go on has had its time. One that waits for nobody, with a timeout of zero, ends what it has begun.
+    fn is_late(&self, going: &mut Going, timeout_us: u32) -> bool {
+        if timeout_us != 0 {
+            going.until = self.until(going, timeout_us);
+        }
+        going.until.is_some_and(|until| self.hardware.now_ns() >= until)
     }
 
     /// The next thread that sends to `me` and that it will receive from.

@@ -13,8 +13,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{Request, Tag};
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
-    bare::Bare,
-    bare::mapping::{Fpage, How, Progress, Resource},
+    bare::{
+        Bare,
+        going::{Going, UNIT},
+        mapping::{Fpage, How, Progress, Resource},
+    },
 };
 
 /// An fpage from its word.
@@ -61,7 +64,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     ///
     /// # Errors
     /// Those of its items; then nothing was delivered.
-    pub(super) fn transfer(&mut self, sender: u32, receiver: u32, request: &Request) -> Result<Progress, Error> {
+    pub(super) fn transfer(
+        &mut self,
+        sender: u32,
+        receiver: u32,
+        request: &Request,
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
         if let Some(trouble) = self.thread(sender).ipc.trouble {
             let tag = trouble.label << TAG_LABEL_SHIFT | TAG_KERNEL | trouble.words.len() as u64;
             let from = self.id_of(sender).0;
@@ -69,7 +78,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Ok(Progress::Done);
         }
         let tag = Tag::parse(request.tag)?;
-        if tag.items > 0 && self.give_items(sender, receiver, tag)? == Progress::More {
+        if tag.items > 0 && self.give_items(sender, receiver, tag, going)? == Progress::More {
             return Ok(Progress::More);
         }
         let context = &self.thread(sender).context;
@@ -124,8 +133,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
     }
 
-    /// Gives the items of a message. Those that were given before are given again, which changes nothing.
-    fn give_items(&mut self, sender: u32, receiver: u32, tag: Tag) -> Result<Progress, Error> {
+    /// Gives the items of a message that are not given yet.
+    fn give_items(&mut self, sender: u32, receiver: u32, tag: Tag, going: &mut Going) -> Result<Progress, Error> {
         let place = |index: u32| self.thread(index);
         let (from, to) = (place(sender).space, place(receiver).space);
         // The answer to a fault is for the page that was touched.
@@ -135,27 +144,28 @@ impl<H: Hardware> Kernel<H, Bare> {
             None => place(receiver).ipc.window,
         };
         let first = tag.words - 2 * tag.items;
-        for item in 0..tag.items {
-            let (what, way) = (
-                self.message_word(sender, first + 2 * item),
-                self.message_word(sender, first + 2 * item + 1),
-            );
-            if self.give(from, what, to, window, way)?.0 == Progress::More {
+        while going.items < tag.items {
+            if going.is_over() {
                 return Ok(Progress::More);
             }
+            let word = first + 2 * going.items;
+            let (what, way) = (self.message_word(sender, word), self.message_word(sender, word + 1));
+            if self.give((from, what), (to, window), way, going)? == Progress::More {
+                return Ok(Progress::More);
+            }
+            going.begin_item(going.items + 1);
         }
         Ok(Progress::Done)
     }
 
-    /// Gives one fpage; tells whether that is finished, and how many pages were given now.
+    /// Gives one fpage, or goes on with it.
     pub(in crate::bare) fn give(
         &mut self,
-        from: SpaceId,
-        source: u64,
-        to: SpaceId,
-        window: u64,
+        (from, source): (SpaceId, u64),
+        (to, window): (SpaceId, u64),
         way: u64,
-    ) -> Result<(Progress, u64), Error> {
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
         let source = fpage(source)?;
         // A window of nothing: the receiver takes no fpages.
         let window = fpage(window).map_err(|_| Error::Protection)?;
@@ -163,7 +173,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         if !self.is_given(from, sent) || !self.is_given(to, landed) {
             return Err(Error::Protection);
         }
-        let mapped = self.map(from, source, to, window, how(way)?)?;
-        Ok((mapped.progress, mapped.count))
+        going.spend(UNIT);
+        let mapped = self.map((from, source), (to, window), how(way)?, going)?;
+        going.given += mapped.count;
+        Ok(mapped.progress)
     }
 }

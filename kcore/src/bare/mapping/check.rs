@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
-    bare::Bare,
+    bare::{Bare, going::Going},
     paging::{frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
 };
 
@@ -45,7 +45,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A sentence that names the broken invariant.
     pub fn mapping_check(&mut self) -> Result<(), &'static str> {
         let lodged = self.lodged_units();
-        self.work().check(lodged)
+        self.work(&Going::default()).check(lodged)
     }
 }
 

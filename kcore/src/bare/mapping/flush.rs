@@ -10,11 +10,12 @@ use abi::Rights;
 
 use super::{
     LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
-    tables::{Found, PORTS_PAGE, Search, UNIT, Walk, What, Work, is_port, span},
+    tables::{Found, PORTS_PAGE, Search, Walk, What, Work, is_port, span},
     tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
     Hardware,
+    bare::going::UNIT,
     paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 

@@ -10,11 +10,12 @@ use abi::{Error, Rights};
 
 use super::{
     DEPTH_MAX, Fpage, How, LINK_UNITS, Mapped, NODE_UNITS, Own, Progress, Resource, TABLE_UNITS,
-    tables::{Found, PORTS_PAGE, Search, UNIT, What, Work, is_port},
+    tables::{Found, PORTS_PAGE, Search, What, Work, is_port},
     tree::{Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
     Hardware,
+    bare::going::UNIT,
     paging::{Fit, SHARED_MARK, encode_linked, encode_mapping, frame_of, is_large, is_linked, is_present},
 };
 

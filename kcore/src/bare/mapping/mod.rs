@@ -16,11 +16,9 @@
 //! | [`Kernel::flush`] | take rights from all who have pages from here |
 //! | [`Kernel::ports`] | the I/O permission bitmap of a space |
 //!
-//! **Everything is bounded.** A call does at most about [`WORK_MAX`] units of work (one is a tree
-//! node, a table entry or 32 empty ones) and then answers [`Progress::More`]; the caller does the
-//! same call again. The work done so far stands in the tree and the tables; the place to go on stands in the
-//! calling space, and only saves time: a call that another one of the same space displaced starts
-//! from the front, finds less to do, and ends the same.
+//! **Everything is bounded.** A call takes at most the steps that its event has left ([`Going`]) and then answers
+//! [`Progress::More`]; the caller does the same call again. The work done so far stands in the tree and the tables; the
+//! place to go on stands in the operation, and only saves time: one that begins at the front finds less to do, and ends the same.
 //!
 //! **Memory.** What a space causes is charged to its quota, in units of [`UNIT_BYTES`]: its page
 //! tables ([`TABLE_UNITS`] each), the tree nodes of what it received ([`NODE_UNITS`]), its port
@@ -44,11 +42,11 @@ use alloc::vec::Vec;
 
 use abi::{Error, Rights, address::SLOT};
 
-use super::Bare;
+use super::{Bare, going::Going};
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
+pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
 use short::Recent;
-use space::Doing;
 use tables::{Batch, Work};
 use tree::Tree;
 
@@ -63,8 +61,6 @@ pub const NODE_UNITS: [u32; 3] = [3, 2, 1];
 pub const LINK_UNITS: u32 = 2;
 /// The cost of the port bitmap to a space that receives its first port.
 pub const PORTS_UNITS: u32 = 128;
-/// Units of work that one call does at most before it answers [`Progress::More`].
-pub const WORK_MAX: i32 = 64;
 /// How often a page may be mapped onward, and a space created by a created one.
 pub const DEPTH_MAX: u8 = 32;
 
@@ -146,7 +142,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.half.mapping.tree.prepare(frames / 4, seed)?;
         }
         self.half.mapping.largest = largest.min(2);
-        let mut work = self.work();
+        let mut work = self.work(&Going::default());
         let number = work.root_space(quota)?;
         let filled = work
             .fill(number, memory, Rights::RWX)
@@ -157,7 +153,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             loop {
                 let (progress, to) = work.empty(number, at);
                 at = to;
-                work.budget = WORK_MAX * tables::UNIT;
+                work.budget = Going::default().left;
                 if progress == Progress::Done {
                     break;
                 }
@@ -181,7 +177,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// [`Error::NoMemory`].
     pub fn free_space_create(&mut self, creator: SpaceId, quota: u32) -> Result<SpaceId, Error> {
         let creator = self.half.mapping.number(creator)?;
-        let number = self.work().created_space(creator, quota)?;
+        let number = self.work(&Going::default()).created_space(creator, quota)?;
         Ok(SpaceId(u32::from(number)))
     }
 
@@ -195,11 +191,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.half.mapping.get(space).is_none() || self.half.mapping.sigma0 == Some(number) {
             return Err(Error::BadArgument);
         }
-        let mut work = self.work();
+        let mut going = Going::default();
+        let mut work = self.work(&going);
         let first = work.first_to_go(number);
-        let from = work.resume(first, Doing::Destroy);
-        let (progress, at) = work.empty(first, from);
-        work.suspend(first, Doing::Destroy, at, progress);
+        // Whoever destroys it, the next piece goes on where the last one ended.
+        going.position = work.space(first).emptied;
+        let at = work.resume(&going);
+        let (progress, at) = work.empty(first, at);
+        work.suspend(&mut going, at);
+        work.space(first).emptied = going.position;
         if progress == Progress::More {
             return Ok(Progress::More);
         }
@@ -230,7 +230,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced, or
     ///   others link the slot that a link would replace.
     /// * [`Error::NoMemory`].
-    pub fn map(&mut self, from: SpaceId, source: Fpage, to: SpaceId, window: Fpage, how: How) -> Result<Mapped, Error> {
+    pub fn map(
+        &mut self,
+        (from, source): (SpaceId, Fpage),
+        (to, window): (SpaceId, Fpage),
+        how: How,
+        going: &mut Going,
+    ) -> Result<Mapped, Error> {
         let (giver, receiver) = (self.half.mapping.number(from)?, self.half.mapping.number(to)?);
         let (sent, landed) = source.landing(window)?;
         let itself = giver == receiver && sent.overlaps(landed);
@@ -239,42 +245,40 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.half.mapping.sigma0 == Some(receiver) || itself || no_link {
             return Err(Error::BadArgument);
         }
-        let ran = self.map_at_once((giver, receiver), (sent, landed), how);
-        let ran_to = ran * if how == How::Link { SLOT } else { abi::address::PAGE };
-        if ran_to == sent.size() {
-            return Ok(Mapped {
-                progress: Progress::Done,
-                sent,
-                landed,
-                start: 0,
-                end: sent.size(),
-                count: ran,
-            });
+        let start = going.position.at;
+        let ran = self.map_at_once((giver, receiver), (sent, landed), how, going);
+        let ran_to = start + ran * if how == How::Link { SLOT } else { abi::address::PAGE };
+        let all_ran = |progress| Mapped {
+            progress,
+            sent,
+            landed,
+            start,
+            end: ran_to,
+            count: ran,
+        };
+        if ran > 0 && ran_to == sent.size() {
+            return Ok(all_ran(Progress::Done));
         }
-        let doing = Doing::Give(source, to, window, how);
-        let mut work = self.work();
-        // The fast path begins nothing while a long call of the giver's is under way.
-        let start = work.resume(giver, doing).max(ran_to);
-        let given = match work.give(giver, receiver, (sent, landed), start, how) {
+        if ran > 0 {
+            going.position.at = ran_to;
+            if going.is_over() {
+                return Ok(all_ran(Progress::More));
+            }
+        }
+        let mut work = self.work(going);
+        let at = work.resume(going);
+        let given = work.give(giver, receiver, (sent, landed), at, how);
+        work.suspend(going, given.map_or(at, |given| given.end));
+        match given {
             Ok(given) => Ok(Mapped {
-                start: start - ran_to,
+                start,
                 count: given.count + ran,
                 ..given
             }),
             // The error comes when the call is done again, which begins there.
-            Err(_) if ran > 0 => Ok(Mapped {
-                progress: Progress::More,
-                sent,
-                landed,
-                start: 0,
-                end: ran_to,
-                count: ran,
-            }),
+            Err(_) if ran > 0 => Ok(all_ran(Progress::More)),
             Err(error) => Err(error),
-        };
-        let (at, progress) = given.map_or((0, Progress::Done), |given| (given.end, given.progress));
-        work.suspend(giver, doing, at, progress);
-        given
+        }
     }
 
     /// Takes `rights` from every space that has pages of `what` from `space`, directly or not; R
@@ -284,7 +288,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     ///
     /// # Errors
     /// [`Error::BadArgument`] if it is no free space or no right is named.
-    pub fn flush(&mut self, space: SpaceId, what: Fpage, rights: Rights, own: Own) -> Result<Progress, Error> {
+    pub fn flush(
+        &mut self,
+        space: SpaceId,
+        what: Fpage,
+        (rights, own): (Rights, Own),
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
         let number = self.half.mapping.number(space)?;
         let mut rights = rights.intersection(Rights::RWX);
         if rights.contains(Rights::R) {
@@ -305,23 +315,20 @@ impl<H: Hardware> Kernel<H, Bare> {
             own
         };
         let first = give::first_page(what);
-        let doing = Doing::Flush(what, rights, own);
         let count = what.size() / give::unit(what);
-        let is_short = what.resource() == Resource::Memory && (rights, own) == (Rights::RWX, Own::Kept);
-        let ran = if is_short {
-            self.flush_run(number, first, count)
-        } else {
-            0
-        };
-        if ran == count {
-            return Ok(Progress::Done);
-        }
         let end = first + count;
-        let mut work = self.work();
-        // The fast path begins nothing while a long call of the space's is under way.
-        let at = work.resume(number, doing).max(first + ran);
+        let mut at = first.max(going.position.at);
+        if what.resource() == Resource::Memory && (rights, own) == (Rights::RWX, Own::Kept) {
+            at += self.flush_run(number, at, (end - at, count), &mut going.left);
+            going.position.at = at;
+            if at == end {
+                return Ok(Progress::Done);
+            }
+        }
+        let mut work = self.work(going);
+        work.resume(going);
         let (progress, at) = work.flush_from(number, (first, end), at, rights, own);
-        work.suspend(number, doing, at, progress);
+        work.suspend(going, at);
         Ok(progress)
     }
 
@@ -358,17 +365,27 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The fast paths, as far as they lead: pages (slots) given.
-    fn map_at_once(&mut self, (from, to): (u16, u16), (sent, landed): (Fpage, Fpage), how: How) -> u64 {
+    fn map_at_once(
+        &mut self,
+        (from, to): (u16, u16),
+        (sent, landed): (Fpage, Fpage),
+        how: How,
+        going: &mut Going,
+    ) -> u64 {
         let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
         match how {
             _ if sent.resource() == Resource::Ports => 0,
-            How::Map => self.map_run((from, source), (to, target), sent.size() / abi::address::PAGE, rights),
+            How::Map => {
+                let (at, count) = (going.position.at / abi::address::PAGE, sent.size() / abi::address::PAGE);
+                let run = (count.saturating_sub(at), count);
+                self.map_run((from, source + at), (to, target + at), run, rights, &mut going.left)
+            }
             How::Link if sent.size() == SLOT => u64::from(self.link_slot(from, to, source, rights).is_some()),
             How::Link | How::Grant => 0,
         }
     }
 
-    fn work(&mut self) -> Work<'_, H> {
+    fn work(&mut self, going: &Going) -> Work<'_, H> {
         self.half.mapping.recent = Recent::default();
         let Tables {
             half,
@@ -383,7 +400,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             frames,
             hardware,
             elsewhere,
-            budget: WORK_MAX * tables::UNIT,
+            budget: going.left,
             visit: Visit::NONE,
             tables_from: 0,
             reserve: true,
@@ -411,13 +428,22 @@ impl Visit {
     };
 }
 
-/// The place where a call that was not finished goes on.
+/// The place where an operation goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Pending {
-    doing: Doing,
+pub struct Position {
+    /// Of a gift a byte or port of what is sent, of a flush a page.
     at: u64,
     tables_from: u64,
     visit: Visit,
+}
+
+impl Position {
+    /// The front.
+    pub const START: Self = Self {
+        at: 0,
+        tables_from: 0,
+        visit: Visit::NONE,
+    };
 }
 
 /// The record of a free space beside its page tables.
@@ -441,7 +467,8 @@ struct FreeSpace {
     shared_tables: u32,
     /// Port bitmap, or empty.
     ports: Vec<u8>,
-    pending: Option<Pending>,
+    /// Of one whose destruction has begun: the place where that goes on.
+    emptied: Position,
 }
 
 /// All free spaces and the mapping tree.
@@ -488,27 +515,22 @@ impl Mapping {
 }
 
 impl<H: Hardware> Work<'_, H> {
-    /// The place where a call goes on: at the front, unless it is the one that was not finished.
-    fn resume(&mut self, space: u16, doing: Doing) -> u64 {
-        match self.space(space).pending {
-            Some(pending) if pending.doing == doing => {
-                self.visit = pending.visit;
-                self.tables_from = pending.tables_from;
-                pending.at
-            }
-            _ => 0,
-        }
+    /// The place where an operation goes on.
+    fn resume(&mut self, going: &Going) -> u64 {
+        let Position { at, tables_from, visit } = going.position;
+        self.visit = visit;
+        self.tables_from = tables_from;
+        at
     }
 
-    /// The end of a call: remembers where to go on, and requests the flushes.
-    fn suspend(&mut self, space: u16, doing: Doing, at: u64, progress: Progress) {
-        let pending = Pending {
-            doing,
+    /// The end of a piece: notes where to go on, and requests the flushes.
+    fn suspend(&mut self, going: &mut Going, at: u64) {
+        going.position = Position {
             at,
             tables_from: self.tables_from,
             visit: self.visit,
         };
-        self.space(space).pending = (progress == Progress::More).then_some(pending);
+        going.left = self.budget;
         self.flush_now();
     }
 }

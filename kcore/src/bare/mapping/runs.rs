@@ -15,13 +15,22 @@ use super::{
 };
 use crate::{
     Hardware, Kernel, SpaceId,
-    bare::Bare,
+    bare::{Bare, going::UNIT},
     paging::{COUNT_ONE, Fit, fit_of, is_present, is_shared, mapping_rights},
     smp::Request,
 };
 
-/// Pages of one run, so that it stays short with interrupts off.
-pub const RUN_MAX: u64 = 32;
+/// Steps of one page that is given, or taken from one space.
+const PAGE_STEPS: i32 = 2 * UNIT;
+/// Pages of a call that is done without an event. A piece of the event follows if they are not enough.
+pub const SHORT_MAX: u64 = 16;
+/// Steps for that.
+pub const SHORT_STEPS: i32 = SHORT_MAX as i32 * PAGE_STEPS;
+
+/// Pages that so many steps are enough for.
+fn pages_for(steps: i32) -> u64 {
+    u64::from(steps.max(0).cast_unsigned().div_ceil(PAGE_STEPS.cast_unsigned()))
+}
 
 /// Pages from this one to the end of its slot.
 const fn left_in_slot(page: u64) -> u64 {
@@ -29,16 +38,17 @@ const fn left_in_slot(page: u64) -> u64 {
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
-    /// Maps up to that many pages of `from` into `to`; how many.
+    /// Maps up to that many pages of `from` into `to`, of an fpage of so many; how many.
     #[inline(never)]
     pub(in crate::bare) fn map_run(
         &mut self,
         (from, source): (u16, u64),
         (to, target): (u16, u64),
-        count: u64,
+        (wanted, count): (u64, u64),
         rights: Rights,
+        steps: &mut i32,
     ) -> u64 {
-        let (mut done, wanted) = (0, count.min(RUN_MAX));
+        let (mut done, wanted) = (0, wanted.min(pages_for(*steps)));
         while done < wanted {
             let (source, target) = ((from, source + done), (to, target + done));
             let given = self.map_stretch(source, target, wanted - done, rights);
@@ -53,6 +63,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             done += given;
         }
+        *steps -= done as i32 * PAGE_STEPS;
         done
     }
 
@@ -120,12 +131,25 @@ impl<H: Hardware> Kernel<H, Bare> {
         u64::from(done)
     }
 
-    /// Takes up to that many pages that `space` gave from all who have them directly, and gave them to nobody; how many, those among them that nobody has.
+    /// Takes up to that many pages, of an fpage of so many, that `space` gave from all who have them directly, and gave them to nobody; how
+    /// many, those among them that nobody has.
     #[inline(never)]
-    pub(in crate::bare) fn flush_run(&mut self, space: u16, first: u64, count: u64) -> u64 {
+    pub(in crate::bare) fn flush_run(
+        &mut self,
+        space: u16,
+        first: u64,
+        (wanted, count): (u64, u64),
+        steps: &mut i32,
+    ) -> u64 {
         let (mut done, mut lost) = (0, NONE);
-        while done < count.min(RUN_MAX) && self.flush_small(space, first + done, count, &mut lost).is_some() {
+        while done < wanted
+            && *steps > 0
+            && self
+                .flush_small((space, first + done), count, &mut lost, steps)
+                .is_some()
+        {
             done += 1;
+            *steps -= PAGE_STEPS;
         }
         if lost != NONE {
             self.forget(lost as u16);
@@ -135,7 +159,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes one of so many. A space that lost it may still have translations: the last such one is told.
     #[inline(always)]
-    fn flush_small(&mut self, space: u16, page: u64, count: u64, lost: &mut u32) -> Option<()> {
+    fn flush_small(&mut self, (space, page): (u16, u64), count: u64, lost: &mut u32, steps: &mut i32) -> Option<()> {
         if self.small_source(space, page).is_none() {
             let recent = &self.half.mapping.recent;
             let place = (recent.source.table, index(page, 0));
@@ -151,12 +175,12 @@ impl<H: Hardware> Kernel<H, Bare> {
             return None;
         }
         let source = tree.find(space, 0, page)?;
-        self.flush_kids(source, lost)
+        self.flush_kids(source, lost, steps)
     }
 
     /// Takes a small page from all who have it from there. They gave it to nobody.
     #[inline(always)]
-    fn flush_kids(&mut self, source: u32, lost: &mut u32) -> Option<()> {
+    fn flush_kids(&mut self, source: u32, lost: &mut u32, steps: &mut i32) -> Option<()> {
         loop {
             let tree = &self.half.mapping.tree;
             let kids = tree.get(source).kids;
@@ -165,9 +189,10 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             let kid = kids.active;
             let has = tree.get(kid);
-            if !has.kids.is_empty() {
+            if !has.kids.is_empty() || *steps <= 0 {
                 return None;
             }
+            *steps -= PAGE_STEPS;
             let is_alone = has.is_alone(kid);
             let holder = self.take_small(kid)?;
             let tree = &mut self.half.mapping.tree;

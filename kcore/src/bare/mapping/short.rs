@@ -65,7 +65,7 @@ impl Target {
 }
 
 /// The last finds. They hold while only the code in this file changes tables and nodes: all other
-/// operations on mappings forget them. The spaces in it are free ones without a long operation under way, the pages it knows of lie
+/// operations on mappings forget them. The spaces in it are free ones that nobody destroys, the pages it knows of lie
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
     /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
@@ -141,18 +141,17 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
     }
 
-    /// Whether a space is free, has no long operation under way, and may give and be given a page.
-    fn is_quiet(&self, space: u16, page: u64) -> bool {
+    /// Whether a space is free, and may give and be given a page.
+    fn is_alive(&self, space: u16, page: u64) -> bool {
         let id = SpaceId(u32::from(space));
-        let quiet = |found: &FreeSpace| !found.dying && found.pending.is_none();
-        self.half.mapping.get(id).is_some_and(quiet) && page < self.gives_below(id) / PAGE
+        self.half.mapping.get(id).is_some_and(|found| !found.dying) && page < self.gives_below(id) / PAGE
     }
 
     /// Finds a giver's table of small pages; `None` if it has a large page there, which is remembered, too.
     #[inline(never)]
     fn find_source(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
         let (level, entry, (table, _), above) = self.entry_at(space, page, 0);
-        if level > 0 && !(is_present(entry) && is_large(entry)) || !self.is_quiet(space, page) {
+        if level > 0 && !(is_present(entry) && is_large(entry)) || !self.is_alive(space, page) {
             return None;
         }
         let exact = level > 0 && fit_of(entry) == Fit::Exact;
@@ -175,7 +174,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(never)]
     fn find_table(&self, key: Key, space: u16, page: u64, level: u8) -> Option<Target> {
         let (found, _, (table, _), above) = self.entry_at(space, page, level);
-        (found == level && self.is_quiet(space, page)).then_some(Target { key, table, above })
+        (found == level && self.is_alive(space, page)).then_some(Target { key, table, above })
     }
 
     /// The same of a receiver, which σ₀ is not.

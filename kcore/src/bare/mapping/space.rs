@@ -8,7 +8,7 @@ use abi::{
 };
 
 use super::{
-    Fpage, FreeSpace, How, NODE_UNITS, Own, Progress, TABLE_UNITS,
+    FreeSpace, NODE_UNITS, Own, Position, Progress, TABLE_UNITS,
     fpage::PORTS,
     tables::{PORTS_END, PORTS_PAGE, Work},
     tree::{Kind, NONE, Node, pages},
@@ -25,17 +25,6 @@ pub const NOBODY: u16 = u16::MAX;
 /// One past the last page of a space.
 pub const PAGES_END: u64 = USER_END / PAGE;
 
-/// An operation of a space that was not finished in one call.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Doing {
-    /// [`crate::Kernel::map`].
-    Give(Fpage, SpaceId, Fpage, How),
-    /// [`crate::Kernel::flush`].
-    Flush(Fpage, Rights, Own),
-    /// [`crate::Kernel::free_space_destroy`].
-    Destroy,
-}
-
 impl FreeSpace {
     fn new(quota: u32, creator: u16, depth: u8) -> Self {
         Self {
@@ -50,7 +39,7 @@ impl FreeSpace {
             flush_wanted: false,
             shared_tables: 0,
             ports: Vec::new(),
-            pending: None,
+            emptied: Position::START,
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Frame, Hardware, SpaceId,
+    bare::going::UNIT,
     frames::Frames,
     kernel::processors::Elsewhere,
     paging::{
@@ -29,9 +30,6 @@ use crate::{
 pub const PORTS_PAGE: u64 = 1 << 36;
 /// One past the page of the last port.
 pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
-
-/// Steps in a unit of work. A step is a few tens of instructions: a look at one node on the way.
-pub const UNIT: i32 = 8;
 
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
@@ -88,7 +86,7 @@ pub struct Work<'a, H> {
     pub hardware: &'a mut H,
     /// The other processors, which may hold translations of what is taken.
     pub elsewhere: Elsewhere<'a>,
-    /// Steps of work that are left, [`UNIT`] for a unit.
+    /// Steps that the event has left.
     pub budget: i32,
     /// The flush of one block that is under way.
     pub visit: Visit,

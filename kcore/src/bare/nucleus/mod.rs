@@ -21,6 +21,7 @@ use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
     bare::{
         Bare,
+        going::Going,
         ipc::transfer::fpage,
         mapping::{Own, Progress},
     },
@@ -42,6 +43,8 @@ pub struct Nucleus {
     pub(in crate::bare) interrupts: [Line; abi::nucleus::INTERRUPTS as usize],
     /// Those that somebody receives, a bit each.
     pub(in crate::bare) bound: u32,
+    /// Where the operations of threads go on, by place.
+    pub(in crate::bare) going: Vec<Option<Going>>,
     /// Calls answered.
     calls: u64,
 }
@@ -54,6 +57,7 @@ impl Default for Nucleus {
             root: SpaceId::NONE,
             interrupts: [Line::UNBOUND; abi::nucleus::INTERRUPTS as usize],
             bound: 0,
+            going: Vec::new(),
             calls: 0,
         }
     }
@@ -139,8 +143,8 @@ impl<H: Hardware> Kernel<H, Bare> {
                 return Outcome::Gone;
             }
             Call::Ipc => return self.ipc(me, arguments, resumed),
-            Call::Map => return self.map_call(space, arguments),
-            Call::Flush => return finished(self.flush_call(space, first, second, third)),
+            Call::Map => return self.map_call(me, arguments, resumed),
+            Call::Flush => return self.flush_call(me, [first, second, third], resumed),
             Call::InterruptBind if root => self.interrupt_bind(first, second),
             Call::InterruptMessage if root => self.interrupt_message_address(first),
             Call::KernelCheck if root => Ok((self.check_all(), 0)),
@@ -151,19 +155,29 @@ impl<H: Hardware> Kernel<H, Bare> {
         Outcome::Return(result)
     }
 
-    fn map_call(&mut self, caller: SpaceId, [source, target, window, way, ..]: [u64; 6]) -> Outcome {
-        let target = match self.space_below(caller, target) {
-            Ok(target) => target,
-            Err(error) => return Outcome::Return(Err(error)),
-        };
-        match self.give(caller, source, target, window, way) {
-            Ok((Progress::Done, count)) => Outcome::Return(Ok((count, 0))),
-            Ok((Progress::More, _)) => Outcome::Again,
-            Err(error) => Outcome::Return(Err(error)),
+    fn map_call(&mut self, me: u32, [source, target, window, way, ..]: [u64; 6], resumed: Resumed) -> Outcome {
+        let caller = self.thread(me).space;
+        let mut going = self.going(me, resumed);
+        let given = (self.space_below(caller, target))
+            .and_then(|target| self.give((caller, source), (target, window), way, &mut going));
+        if given == Ok(Progress::More) {
+            self.keep_going(me, going);
+            return Outcome::Again;
         }
+        Outcome::Return(given.map(|_| (going.given, 0)))
     }
 
-    fn flush_call(&mut self, caller: SpaceId, what: u64, rights: u64, own: u64) -> Result<Progress, Error> {
+    fn flush_call(&mut self, me: u32, arguments: [u64; 3], resumed: Resumed) -> Outcome {
+        let mut going = self.going(me, resumed);
+        let flushed = self.flush_piece(me, arguments, &mut going);
+        if flushed == Ok(Progress::More) {
+            self.keep_going(me, going);
+        }
+        finished(flushed)
+    }
+
+    fn flush_piece(&mut self, me: u32, [what, rights, own]: [u64; 3], going: &mut Going) -> Result<Progress, Error> {
+        let caller = self.thread(me).space;
         let own = match own {
             0 => Own::Kept,
             1 => Own::Too,
@@ -174,7 +188,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(Error::Protection);
         }
         let rights = Rights::from_bits(rights).ok_or(Error::BadArgument)?;
-        self.flush(caller, what, rights, own)
+        self.flush(caller, what, (rights, own), going)
     }
 }
 

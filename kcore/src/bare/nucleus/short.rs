@@ -19,6 +19,7 @@ use crate::{
     bare::{
         Bare,
         ipc::{INTERRUPT_TAG, fast::would_wait, transfer::page_window},
+        mapping::{SHORT_MAX, SHORT_STEPS},
     },
     event::Access,
     kernel::Rotation,
@@ -82,19 +83,21 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(never)]
     fn map_range(&mut self, (from, source): (SpaceId, u64), (to, window): (SpaceId, u64), way: u64) -> Option<u64> {
         let (count, given) = (small(source)?, small(window)?);
-        if way != MAP || count != given {
+        if way != MAP || count != given || count > SHORT_MAX {
             return None;
         }
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let (from, to) = ((from.0 as u16, source / PAGE), (to.0 as u16, window / PAGE));
-        (self.map_run(from, to, count, rights) == count).then_some(count)
+        let mut steps = SHORT_STEPS;
+        (self.map_run(from, to, (count, count), rights, &mut steps) == count).then_some(count)
     }
 
     /// Several pages, or one that several spaces have.
     #[inline(never)]
     fn flush_range(&mut self, space: SpaceId, what: u64) -> Option<u64> {
         let count = small(what)?;
-        (self.flush_run(space.0 as u16, what / PAGE, count) == count).then_some(0)
+        let mut steps = SHORT_STEPS;
+        (self.flush_run(space.0 as u16, what / PAGE, (count, count), &mut steps) == count).then_some(0)
     }
 
     /// The call [`Call::Flush`] of the running thread: its value if it was a short case.

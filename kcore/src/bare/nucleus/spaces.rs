@@ -140,6 +140,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn nucleus_root(&mut self, space: SpaceId) -> Result<(), Error> {
+        self.make_room_to_go_on()?;
         self.half.nucleus.enter(space, SpaceId::NONE, [0; 3])?;
         self.half.nucleus.root = space;
         Ok(())

@@ -1,0 +1,113 @@
+//! Work that is done in pieces, one an event: how much one piece may do, and where the next one goes on.
+//!
+//! The position belongs to the operation of the thread that does the work, and ends with it. So neither a message's next item nor an operation
+//! of another thread of the same space displaces it. Each piece that ends unfinished leaves it to the next ([`Kernel::keep_going`]); an operation
+//! that begins has none.
+
+use abi::Error;
+
+use super::{Bare, mapping::Position};
+use crate::{Hardware, Kernel, bare::THREADS_MAX, thread::Resumed};
+
+/// Steps in a unit of work. A step is about 25 instructions.
+pub(in crate::bare) const UNIT: i32 = 8;
+/// Units of work that one event does at most, for whatever number of items, messages and threads.
+pub const WORK_MAX: i32 = 64;
+
+/// An operation that is done in pieces.
+#[derive(Copy, Clone, Debug)]
+pub struct Going {
+    /// Steps that this piece may still take.
+    pub(in crate::bare) left: i32,
+    /// The position in the giving or taking of an fpage.
+    pub(in crate::bare) position: Position,
+    /// Of a receiving half: the sender whose message is being taken.
+    pub(in crate::bare) sender: u64,
+    /// Items of the message that are given.
+    pub(in crate::bare) items: usize,
+    /// Pages that the call's earlier pieces gave.
+    pub(in crate::bare) given: u64,
+    /// The end of the operation's timeout, once it goes on.
+    pub(in crate::bare) until: Option<u64>,
+}
+
+impl Default for Going {
+    fn default() -> Self {
+        Self {
+            left: WORK_MAX * UNIT,
+            position: Position::START,
+            sender: 0,
+            items: 0,
+            given: 0,
+            until: None,
+        }
+    }
+}
+
+impl Going {
+    /// Another piece of the same.
+    #[must_use]
+    pub fn next_piece(self) -> Self {
+        Self {
+            left: WORK_MAX * UNIT,
+            ..self
+        }
+    }
+
+    /// The operation's next half, in the same piece.
+    pub(in crate::bare) fn other_half(self) -> Self {
+        Self {
+            left: self.left,
+            ..Self::default()
+        }
+    }
+
+    /// Takes so many steps.
+    pub(in crate::bare) fn spend(&mut self, steps: i32) {
+        self.left -= steps;
+    }
+
+    /// Whether this piece must end.
+    pub(in crate::bare) fn is_over(&self) -> bool {
+        self.left <= 0
+    }
+
+    /// An item is given, or a message is refused: what comes next begins at its front.
+    pub(in crate::bare) fn begin_item(&mut self, items: usize) {
+        self.items = items;
+        self.position = Position::START;
+    }
+
+    /// The message of that sender is taken: from its front, unless it is the one whose taking goes on.
+    pub(in crate::bare) fn take_from(&mut self, sender: u64) {
+        if core::mem::replace(&mut self.sender, sender) != sender {
+            self.begin_item(0);
+        }
+    }
+}
+
+impl<H: Hardware> Kernel<H, Bare> {
+    /// Makes room for what goes on: one place a thread.
+    pub(in crate::bare) fn make_room_to_go_on(&mut self) -> Result<(), Error> {
+        let going = &mut self.half.nucleus.going;
+        going.try_reserve_exact(THREADS_MAX).map_err(|_| Error::NoMemory)?;
+        going.resize(THREADS_MAX, None);
+        Ok(())
+    }
+
+    /// The operation that a thread does: where its last piece ended, or at the front if it begins.
+    pub(in crate::bare) fn going(&mut self, me: u32, resumed: Resumed) -> Going {
+        let kept = self.half.nucleus.going.get_mut(me as usize).and_then(Option::take);
+        match kept {
+            Some(going) if resumed != Resumed::First => going.next_piece(),
+            _ => Going::default(),
+        }
+    }
+
+    /// The thread's operation is to be done again, and goes on there.
+    pub(in crate::bare) fn keep_going(&mut self, me: u32, going: Going) {
+        if let Some(place) = self.half.nucleus.going.get_mut(me as usize) {
+            *place = Some(going);
+        }
+    }
+}
