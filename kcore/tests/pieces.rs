@@ -237,7 +237,7 @@ fn a_timeout_ends_a_message_that_goes_on() {
     assert_eq!(rig.state(again), State::Receiving);
 }
 
-/// What was given in one wait is not taken for given in the next one, which has another window.
+/// Items that were given in one wait do not count as given in the next one, which has another window.
 #[test]
 fn another_wait_takes_a_message_from_its_front() {
     let mut rig = Rig::new();

@@ -194,7 +194,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let mut going = Going::default();
         let mut work = self.work(&going);
         let first = work.first_to_go(number);
-        // Whoever destroys it, the next piece goes on where the last one ended.
+        // The next piece goes on where the last one ended, even if another thread does it.
         going.position = work.space(first).emptied;
         let at = work.resume(&going);
         let (progress, at) = work.empty(first, at);

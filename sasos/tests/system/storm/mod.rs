@@ -44,7 +44,7 @@ const FULL: u64 = 24;
 /// Checkpoints of which one must succeed when the disk works again.
 const CHECKPOINTS: usize = 2;
 
-/// What failed in a storm.
+/// How many acts of a storm failed, by cause.
 #[derive(Copy, Clone, Debug, Default)]
 struct Failures {
     memory: u64,
@@ -312,7 +312,7 @@ impl Storm {
     /// The disk works again: everything that was begun comes to its end.
     fn rest(&mut self) {
         self.system.platform.disk.set_failing(0);
-        // What was begun in the storm may still be told that the disk failed.
+        // A call that began in the storm may still be told that the disk failed.
         for _ in 0..RETRIES {
             if self.actors.iter().all(|actor| actor.doing.is_none()) {
                 break;

@@ -215,7 +215,7 @@ fn refused_by_the_tool(stand: &mut Stand<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// What the shell says of itself fits a terminal, and the columns of `caps` stand below each other.
+/// The texts of the shell fit a terminal, and the columns of `caps` stand below each other.
 fn short_lines(stand: &mut Stand<'_, '_>) -> Result<()> {
     let commands = stand.play("help\n")?;
     let names = commands
