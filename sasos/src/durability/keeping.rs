@@ -24,7 +24,7 @@ use crate::{
 
 /// Neighbouring pages that are promised blocks together, and what that costs in instructions, roughly.
 const RUN_PAGES: usize = 64;
-const COST_RUN: u64 = 2_700;
+const COST_RUN: u64 = 3_300;
 /// The cost of taking the promise of a page back, of telling the store the limits of one, and of having it forget some.
 const COST_UNPROMISED: u64 = 350;
 const COST_LIMIT: u64 = 1_000;
