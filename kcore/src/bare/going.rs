@@ -7,12 +7,14 @@
 use abi::Error;
 
 use super::{Bare, mapping::Position};
-use crate::{Hardware, Kernel, bare::THREADS_MAX, thread::Resumed};
+use crate::{Hardware, Kernel, bare::THREADS_MAX};
 
 /// Steps in a unit of work. A step is about 25 instructions.
 pub(in crate::bare) const UNIT: i32 = 8;
 /// Units of work that one event does at most, for whatever number of items, messages and threads.
 pub const WORK_MAX: i32 = 64;
+/// The same in steps.
+pub(in crate::bare) const PIECE_STEPS: i32 = WORK_MAX * UNIT;
 
 /// An operation that is done in pieces.
 #[derive(Copy, Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct Going {
     pub(in crate::bare) left: i32,
     /// The position in the giving or taking of an fpage.
     pub(in crate::bare) position: Position,
-    /// Of a receiving half: the sender whose message is being taken.
+    /// The sender of the message that is being taken.
     pub(in crate::bare) sender: u64,
     /// Items of the message that are given.
     pub(in crate::bare) items: usize,
@@ -34,7 +36,7 @@ pub struct Going {
 impl Default for Going {
     fn default() -> Self {
         Self {
-            left: WORK_MAX * UNIT,
+            left: PIECE_STEPS,
             position: Position::START,
             sender: 0,
             items: 0,
@@ -49,16 +51,8 @@ impl Going {
     #[must_use]
     pub fn next_piece(self) -> Self {
         Self {
-            left: WORK_MAX * UNIT,
+            left: PIECE_STEPS,
             ..self
-        }
-    }
-
-    /// The operation's next half, in the same piece.
-    pub(in crate::bare) fn other_half(self) -> Self {
-        Self {
-            left: self.left,
-            ..Self::default()
         }
     }
 
@@ -95,16 +89,28 @@ impl<H: Hardware> Kernel<H, Bare> {
         Ok(())
     }
 
-    /// The operation that a thread does: where its last piece ended, or at the front if it begins.
-    pub(in crate::bare) fn going(&mut self, me: u32, resumed: Resumed) -> Going {
-        let kept = self.half.nucleus.going.get_mut(me as usize).and_then(Option::take);
-        match kept {
-            Some(going) if resumed != Resumed::First => going.next_piece(),
-            _ => Going::default(),
+    /// The operation of a thread, where its last piece ended, or at the front.
+    pub(in crate::bare) fn going(&mut self, me: u32) -> Going {
+        let kept = self.half.nucleus.going.get(me as usize).copied().flatten();
+        kept.map_or_else(Going::default, Going::next_piece)
+    }
+
+    /// An operation of a thread begins, or will begin at the front.
+    #[inline(always)]
+    pub(in crate::bare) fn forget_going(&mut self, me: u32) {
+        if let Some(place) = self.half.nucleus.going.get_mut(me as usize) {
+            *place = None;
         }
     }
 
-    /// The thread's operation is to be done again, and goes on there.
+    /// What a thread's operation has given may be gone.
+    pub(in crate::bare) fn going_from_front(&mut self, me: u32) {
+        if let Some(Some(going)) = self.half.nucleus.going.get_mut(me as usize) {
+            going.begin_item(0);
+        }
+    }
+
+    /// The thread's operation goes on there if it is to be done again.
     pub(in crate::bare) fn keep_going(&mut self, me: u32, going: Going) {
         if let Some(place) = self.half.nucleus.going.get_mut(me as usize) {
             *place = Some(going);

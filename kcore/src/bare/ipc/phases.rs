@@ -5,7 +5,12 @@ use abi::{Error, nucleus::ANYONE};
 use super::{Request, Tag, deadline};
 use crate::{
     Hardware, Kernel, ThreadId,
-    bare::{Bare, going::Going, mapping::Progress, nucleus::Nucleus},
+    bare::{
+        Bare,
+        going::{Going, PIECE_STEPS},
+        mapping::Progress,
+        nucleus::Nucleus,
+    },
     event::Outcome,
     messages::SUPERVISED,
     scheduler::NONE,
@@ -28,23 +33,18 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// hold the first words of the message.
     pub(in crate::bare) fn ipc(&mut self, me: u32, arguments: [u64; 6], resumed: Resumed) -> Outcome {
         let request = Request::new(arguments);
-        let mut going = self.going(me, resumed);
-        let receiver = match self.send_half(me, &request, resumed, &mut going) {
+        let mut steps = PIECE_STEPS;
+        let receiver = match self.send_half(me, &request, resumed, &mut steps) {
             Sent::To(receiver) => receiver,
-            Sent::Ended(outcome) => {
-                if outcome == Outcome::Again {
-                    self.keep_going(me, going);
-                }
-                return outcome;
-            }
+            Sent::Ended(outcome) => return outcome,
         };
         let outcome = if request.from == 0 {
             Outcome::Return(Ok((0, 0)))
         } else {
-            if request.to != 0 {
-                going = going.other_half();
+            if receiver != NONE {
+                self.forget_going(me);
             }
-            self.receive_half(me, &request.receiving(), going)
+            self.receive_half(me, &request.receiving(), &mut steps)
         };
         if receiver != NONE {
             self.pass_to(receiver);
@@ -52,7 +52,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         outcome
     }
 
-    fn send_half(&mut self, me: u32, request: &Request, resumed: Resumed, going: &mut Going) -> Sent {
+    fn send_half(&mut self, me: u32, request: &Request, resumed: Resumed, steps: &mut i32) -> Sent {
         if request.to == 0 {
             return Sent::To(NONE);
         }
@@ -70,13 +70,13 @@ impl<H: Hardware> Kernel<H, Bare> {
             return failed(Error::Protection);
         }
         if self.waits_for(to, me) {
-            if !self.is_given_to(to) {
+            if resumed != Resumed::First && !self.is_given_to(to) {
                 // Another wait of its: what was given before may be gone.
-                going.begin_item(0);
+                self.going_from_front(me);
             }
-            return match self.transfer(me, to, request, going) {
+            return match self.transfer((me, to), request, me, steps) {
                 Ok(Progress::Done) => Sent::To(to),
-                Ok(Progress::More) if self.is_late(going, request.send_us()) => failed(Error::TimedOut),
+                Ok(Progress::More) if self.is_late(me, request.send_us()) => failed(Error::TimedOut),
                 Ok(Progress::More) => {
                     self.begin_giving(to);
                     Sent::Ended(Outcome::Again)
@@ -87,7 +87,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         if request.send_us() == 0 || resumed == Resumed::TimedOut {
             return failed(Error::TimedOut);
         }
-        let until = self.until(going, request.send_us());
+        let until = self.until(me, request.send_us());
+        self.forget_going(me);
         self.set_operation(me, Some(request.operation()));
         self.leave_processor(me);
         self.wait_to_send(me, to, until);
@@ -106,7 +107,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         wait_for == ANYONE || wait_for == self.id_of(sender).0
     }
 
-    fn receive_half(&mut self, me: u32, request: &Request, mut going: Going) -> Outcome {
+    fn receive_half(&mut self, me: u32, request: &Request, steps: &mut i32) -> Outcome {
         let from = request.from;
         self.acknowledge(me, from);
         if self.take_interrupt(me, from) {
@@ -116,22 +117,20 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.messages_of(me).window = request.window;
         while let Some(sender) = self.sender_for(me, from) {
             let sending = self.request_of(sender);
-            going.take_from(self.id_of(sender).0);
-            match self.transfer(sender, me, &sending, &mut going) {
+            match self.transfer((sender, me), &sending, me, steps) {
                 Ok(Progress::Done) => {
                     self.sent(sender, me, &sending);
                     return Outcome::Resume;
                 }
-                Ok(Progress::More) => return self.again_as(me, request, going),
+                Ok(Progress::More) => return self.again_as(me, request),
                 Err(error) => {
                     self.fail(sender, error);
-                    going.take_from(0);
-                    going.spend(REFUSAL_STEPS);
-                    if going.is_over() && request.receive_us() > 0 {
-                        return self.again_as(me, request, going);
-                    }
-                    if going.is_over() {
-                        break;
+                    *steps -= REFUSAL_STEPS;
+                    if *steps <= 0 {
+                        if request.receive_us() == 0 {
+                            break;
+                        }
+                        return self.again_as(me, request);
                     }
                 }
             }
@@ -143,32 +142,36 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Outcome::Return(Err(Error::TimedOut));
         }
         self.leave_processor(me);
-        let until = self.until(&going, request.receive_us());
+        let until = self.until(me, request.receive_us());
         self.wait_to_receive(me, from, request.window, until);
         Outcome::Gone
     }
 
     /// The operation is to be done again, from its receiving half on, unless its time is over.
-    fn again_as(&mut self, me: u32, request: &Request, mut going: Going) -> Outcome {
-        if self.is_late(&mut going, request.receive_us()) {
+    fn again_as(&mut self, me: u32, request: &Request) -> Outcome {
+        if self.is_late(me, request.receive_us()) {
             return Outcome::Return(Err(Error::TimedOut));
         }
         self.set_operation(me, Some(request.operation()));
-        self.keep_going(me, going);
         Outcome::Again
     }
 
     /// The end of a half's timeout, which begins now unless the half goes on.
-    fn until(&self, going: &Going, timeout_us: u32) -> Option<u64> {
-        going.until.or_else(|| deadline(self.hardware.now_ns(), timeout_us))
+    fn until(&self, me: u32, timeout_us: u32) -> Option<u64> {
+        let kept = self.half.nucleus.going.get(me as usize).and_then(Option::as_ref);
+        kept.and_then(|kept| kept.until)
+            .or_else(|| deadline(self.hardware.now_ns(), timeout_us))
     }
 
     /// Whether a half that is to go on has had its time. One that waits for nobody, with a timeout of zero, ends what it has begun.
-    fn is_late(&self, going: &mut Going, timeout_us: u32) -> bool {
-        if timeout_us != 0 {
-            going.until = self.until(going, timeout_us);
+    fn is_late(&mut self, me: u32, timeout_us: u32) -> bool {
+        if timeout_us == 0 {
+            return false;
         }
-        going.until.is_some_and(|until| self.hardware.now_ns() >= until)
+        let until = self.until(me, timeout_us);
+        let going = self.going(me);
+        self.keep_going(me, Going { until, ..going });
+        until.is_some_and(|until| self.hardware.now_ns() >= until)
     }
 
     /// The next thread that sends to `me` and that it will receive from.

@@ -59,17 +59,17 @@ impl<H: Hardware> Kernel<H, Bare> {
         page.resource() == Resource::Ports || page.end() <= limit
     }
 
-    /// Sends what stands in the sender's registers and buffer to a receiver that waits for it. The
+    /// Sends what stands in the sender's registers and buffer to a receiver that waits for it, in an operation of `me`. The
     /// receiver is in no list and not ready then: the caller says when it runs.
     ///
     /// # Errors
     /// Those of its items; then nothing was delivered.
     pub(super) fn transfer(
         &mut self,
-        sender: u32,
-        receiver: u32,
+        (sender, receiver): (u32, u32),
         request: &Request,
-        going: &mut Going,
+        me: u32,
+        steps: &mut i32,
     ) -> Result<Progress, Error> {
         if let Some(trouble) = self.thread(sender).ipc.trouble {
             let tag = trouble.label << TAG_LABEL_SHIFT | TAG_KERNEL | trouble.words.len() as u64;
@@ -78,7 +78,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Ok(Progress::Done);
         }
         let tag = Tag::parse(request.tag)?;
-        if tag.items > 0 && self.give_items(sender, receiver, tag, going)? == Progress::More {
+        if tag.items > 0 && self.items_piece((sender, receiver), tag, me, steps)? == Progress::More {
             return Ok(Progress::More);
         }
         let context = &self.thread(sender).context;
@@ -131,6 +131,27 @@ impl<H: Hardware> Kernel<H, Bare> {
             (None, Some(frame)) => self.hardware.table(frame)[index].load(Relaxed),
             (None, None) => 0,
         }
+    }
+
+    /// Gives items of a message for `me`, one of the two, whose operation that is.
+    fn items_piece(
+        &mut self,
+        (sender, receiver): (u32, u32),
+        tag: Tag,
+        me: u32,
+        steps: &mut i32,
+    ) -> Result<Progress, Error> {
+        let mut going = self.going(me);
+        going.left = *steps;
+        going.take_from(self.id_of(sender).0);
+        let given = self.give_items(sender, receiver, tag, &mut going);
+        *steps = going.left;
+        if given != Ok(Progress::More) {
+            // Another message, if one follows, is taken from its front.
+            going.take_from(0);
+        }
+        self.keep_going(me, going);
+        given
     }
 
     /// Gives the items of a message that are not given yet.

@@ -5,7 +5,7 @@ use abi::nucleus::{LABEL_EXCEPTION, LABEL_FAULT, LABEL_INTERRUPT, NO_TIMEOUTS, T
 use super::Request;
 use crate::{
     Hardware, Kernel, ThreadId,
-    bare::{Bare, going::Going, mapping::Progress, nucleus::Nucleus},
+    bare::{Bare, mapping::Progress, nucleus::Nucleus},
     event::{Access, Outcome},
     messages::Trouble,
 };
@@ -50,7 +50,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let nothing = Request::new([0; 6]);
         // A message of the kernel's has no items, so it is done at once and cannot fail.
-        if self.transfer(me, to, &nothing, &mut Going::default()) == Ok(Progress::Done) {
+        if self.transfer((me, to), &nothing, me, &mut 0) == Ok(Progress::Done) {
             self.wait_for_answer(me, helper);
             self.pass_to(to);
         }

@@ -45,7 +45,8 @@ use abi::{Error, Rights, address::SLOT};
 use super::{Bare, going::Going};
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
-pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
+pub(in crate::bare) use runs::SHORT_MAX;
+use runs::{pages_for, steps_of};
 use short::Recent;
 use tables::{Batch, Work};
 use tree::Tree;
@@ -319,7 +320,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         let end = first + count;
         let mut at = first.max(going.position.at);
         if what.resource() == Resource::Memory && (rights, own) == (Rights::RWX, Own::Kept) {
-            at += self.flush_run(number, at, (end - at, count), &mut going.left);
+            let wanted = (end - at).min(pages_for(going.left));
+            let (ran, taken) = self.flush_run(number, at, (wanted, count));
+            going.spend(steps_of(ran + taken));
+            at += ran;
             going.position.at = at;
             if at == end {
                 return Ok(Progress::Done);
@@ -377,8 +381,10 @@ impl<H: Hardware> Kernel<H, Bare> {
             _ if sent.resource() == Resource::Ports => 0,
             How::Map => {
                 let (at, count) = (going.position.at / abi::address::PAGE, sent.size() / abi::address::PAGE);
-                let run = (count.saturating_sub(at), count);
-                self.map_run((from, source + at), (to, target + at), run, rights, &mut going.left)
+                let wanted = count.saturating_sub(at).min(pages_for(going.left));
+                let ran = self.map_run((from, source + at), (to, target + at), (wanted, count), rights);
+                going.spend(steps_of(ran));
+                ran
             }
             How::Link if sent.size() == SLOT => u64::from(self.link_slot(from, to, source, rights).is_some()),
             How::Link | How::Grant => 0,

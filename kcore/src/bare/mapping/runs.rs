@@ -24,12 +24,18 @@ use crate::{
 const PAGE_STEPS: i32 = 2 * UNIT;
 /// Pages of a call that is done without an event. A piece of the event follows if they are not enough.
 pub const SHORT_MAX: u64 = 16;
-/// Steps for that.
-pub const SHORT_STEPS: i32 = SHORT_MAX as i32 * PAGE_STEPS;
+
+/// Times that one run takes a page from one of several that have it.
+const HOLDERS_MAX: u64 = 24;
 
 /// Pages that so many steps are enough for.
-fn pages_for(steps: i32) -> u64 {
+pub fn pages_for(steps: i32) -> u64 {
     u64::from(steps.max(0).cast_unsigned().div_ceil(PAGE_STEPS.cast_unsigned()))
+}
+
+/// Steps of so many pages.
+pub fn steps_of(pages: u64) -> i32 {
+    pages as i32 * PAGE_STEPS
 }
 
 /// Pages from this one to the end of its slot.
@@ -46,9 +52,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         (to, target): (u16, u64),
         (wanted, count): (u64, u64),
         rights: Rights,
-        steps: &mut i32,
     ) -> u64 {
-        let (mut done, wanted) = (0, wanted.min(pages_for(*steps)));
+        let mut done = 0;
         while done < wanted {
             let (source, target) = ((from, source + done), (to, target + done));
             let given = self.map_stretch(source, target, wanted - done, rights);
@@ -63,7 +68,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             done += given;
         }
-        *steps -= done as i32 * PAGE_STEPS;
         done
     }
 
@@ -132,34 +136,26 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// Takes up to that many pages, of an fpage of so many, that `space` gave from all who have them directly, and gave them to nobody; how
-    /// many, those among them that nobody has.
+    /// many, those among them that nobody has, and how many times it took one of several.
     #[inline(never)]
-    pub(in crate::bare) fn flush_run(
-        &mut self,
-        space: u16,
-        first: u64,
-        (wanted, count): (u64, u64),
-        steps: &mut i32,
-    ) -> u64 {
-        let (mut done, mut lost) = (0, NONE);
+    pub(in crate::bare) fn flush_run(&mut self, space: u16, first: u64, (wanted, count): (u64, u64)) -> (u64, u64) {
+        let (mut done, mut left, mut lost) = (0, HOLDERS_MAX, NONE);
         while done < wanted
-            && *steps > 0
             && self
-                .flush_small((space, first + done), count, &mut lost, steps)
+                .flush_small((space, first + done), count, &mut lost, &mut left)
                 .is_some()
         {
             done += 1;
-            *steps -= PAGE_STEPS;
         }
         if lost != NONE {
             self.forget(lost as u16);
         }
-        done
+        (done, HOLDERS_MAX - left)
     }
 
     /// Takes one of so many. A space that lost it may still have translations: the last such one is told.
     #[inline(always)]
-    fn flush_small(&mut self, (space, page): (u16, u64), count: u64, lost: &mut u32, steps: &mut i32) -> Option<()> {
+    fn flush_small(&mut self, (space, page): (u16, u64), count: u64, lost: &mut u32, left: &mut u64) -> Option<()> {
         if self.small_source(space, page).is_none() {
             let recent = &self.half.mapping.recent;
             let place = (recent.source.table, index(page, 0));
@@ -175,12 +171,12 @@ impl<H: Hardware> Kernel<H, Bare> {
             return None;
         }
         let source = tree.find(space, 0, page)?;
-        self.flush_kids(source, lost, steps)
+        self.flush_kids(source, lost, left)
     }
 
     /// Takes a small page from all who have it from there. They gave it to nobody.
     #[inline(always)]
-    fn flush_kids(&mut self, source: u32, lost: &mut u32, steps: &mut i32) -> Option<()> {
+    fn flush_kids(&mut self, source: u32, lost: &mut u32, left: &mut u64) -> Option<()> {
         loop {
             let tree = &self.half.mapping.tree;
             let kids = tree.get(source).kids;
@@ -189,10 +185,9 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             let kid = kids.active;
             let has = tree.get(kid);
-            if !has.kids.is_empty() || *steps <= 0 {
+            if !has.kids.is_empty() {
                 return None;
             }
-            *steps -= PAGE_STEPS;
             let is_alone = has.is_alone(kid);
             let holder = self.take_small(kid)?;
             let tree = &mut self.half.mapping.tree;
@@ -204,6 +199,12 @@ impl<H: Hardware> Kernel<H, Bare> {
             let before = core::mem::replace(lost, u32::from(holder));
             if before != NONE && before != *lost {
                 self.forget(before as u16);
+            }
+            if !is_alone {
+                *left -= 1;
+                if *left == 0 {
+                    return None;
+                }
             }
         }
     }

@@ -74,6 +74,10 @@ impl<H: Hardware> Kernel<H, Bare> {
                 resumed,
             } => {
                 self.half.nucleus.calls += 1;
+                let me = thread.index() as u32;
+                if resumed == Resumed::First {
+                    self.forget_going(me);
+                }
                 match Call::from_number(number) {
                     Some(call) => self.nucleus_call(thread, call, arguments, resumed),
                     None => Outcome::Return(Err(Error::BadCall)),
@@ -143,8 +147,8 @@ impl<H: Hardware> Kernel<H, Bare> {
                 return Outcome::Gone;
             }
             Call::Ipc => return self.ipc(me, arguments, resumed),
-            Call::Map => return self.map_call(me, arguments, resumed),
-            Call::Flush => return self.flush_call(me, [first, second, third], resumed),
+            Call::Map => return self.map_call(me, arguments),
+            Call::Flush => return self.flush_call(me, [first, second, third]),
             Call::InterruptBind if root => self.interrupt_bind(first, second),
             Call::InterruptMessage if root => self.interrupt_message_address(first),
             Call::KernelCheck if root => Ok((self.check_all(), 0)),
@@ -155,9 +159,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         Outcome::Return(result)
     }
 
-    fn map_call(&mut self, me: u32, [source, target, window, way, ..]: [u64; 6], resumed: Resumed) -> Outcome {
+    fn map_call(&mut self, me: u32, [source, target, window, way, ..]: [u64; 6]) -> Outcome {
         let caller = self.thread(me).space;
-        let mut going = self.going(me, resumed);
+        let mut going = self.going(me);
         let given = (self.space_below(caller, target))
             .and_then(|target| self.give((caller, source), (target, window), way, &mut going));
         if given == Ok(Progress::More) {
@@ -167,8 +171,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         Outcome::Return(given.map(|_| (going.given, 0)))
     }
 
-    fn flush_call(&mut self, me: u32, arguments: [u64; 3], resumed: Resumed) -> Outcome {
-        let mut going = self.going(me, resumed);
+    fn flush_call(&mut self, me: u32, arguments: [u64; 3]) -> Outcome {
+        let mut going = self.going(me);
         let flushed = self.flush_piece(me, arguments, &mut going);
         if flushed == Ok(Progress::More) {
             self.keep_going(me, going);

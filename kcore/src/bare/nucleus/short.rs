@@ -19,7 +19,7 @@ use crate::{
     bare::{
         Bare,
         ipc::{INTERRUPT_TAG, fast::would_wait, transfer::page_window},
-        mapping::{SHORT_MAX, SHORT_STEPS},
+        mapping::SHORT_MAX,
     },
     event::Access,
     kernel::Rotation,
@@ -88,16 +88,14 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let (from, to) = ((from.0 as u16, source / PAGE), (to.0 as u16, window / PAGE));
-        let mut steps = SHORT_STEPS;
-        (self.map_run(from, to, (count, count), rights, &mut steps) == count).then_some(count)
+        (self.map_run(from, to, (count, count), rights) == count).then_some(count)
     }
 
     /// Several pages, or one that several spaces have.
     #[inline(never)]
     fn flush_range(&mut self, space: SpaceId, what: u64) -> Option<u64> {
-        let count = small(what)?;
-        let mut steps = SHORT_STEPS;
-        (self.flush_run(space.0 as u16, what / PAGE, (count, count), &mut steps) == count).then_some(0)
+        let count = small(what).filter(|&count| count <= SHORT_MAX)?;
+        (self.flush_run(space.0 as u16, what / PAGE, (count, count)).0 == count).then_some(0)
     }
 
     /// The call [`Call::Flush`] of the running thread: its value if it was a short case.

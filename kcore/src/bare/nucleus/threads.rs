@@ -219,6 +219,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.set_operation(index, Some(operation));
         }
         self.messages_of(index).trouble = None;
+        self.forget_going(index);
         self.detach(index);
     }
 
