@@ -372,12 +372,13 @@ impl act::System for Acting<'_> {
         }
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<()> {
+    fn enter(&mut self, capability: Capability) -> Result<bool> {
         Clist::root()?.insert(capability)?;
-        if granting(capability.address).is_none() {
+        let is_granted = granting(capability.address).is_some();
+        if !is_granted {
             Clist::root()?.remove(capability)?;
         }
-        Ok(())
+        Ok(is_granted)
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {

@@ -263,8 +263,9 @@ impl act::System for Acting<'_> {
         self.volume.delete(address)
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<()> {
-        change_root_clist(self.volume, |clist| clist.insert(capability))
+    fn enter(&mut self, capability: Capability) -> Result<bool> {
+        change_root_clist(self.volume, |clist| clist.insert(capability))?;
+        Ok(true)
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {

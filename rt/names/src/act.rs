@@ -78,11 +78,11 @@ pub trait System {
     fn delete(&mut self, address: u64) -> Result<(), Self::Error>;
 
     /// Puts a capability into the root Clist, if it is not there and gives a right: one that gives none may be of an object that is to come, of
-    /// somebody else, at this address.
+    /// somebody else, at this address. Tells whether the caller has a right on the object there now.
     ///
     /// # Errors
     /// There is no room.
-    fn enter(&mut self, capability: Capability) -> Result<(), Self::Error>;
+    fn enter(&mut self, capability: Capability) -> Result<bool, Self::Error>;
 
     /// Takes all capabilities of an object out of the root Clist.
     ///
@@ -104,7 +104,7 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
         // Those of objects that were here before.
         system.leave(entry.capability.address)
     };
-    let kept = left.and_then(|()| system.enter(entry.capability)).and_then(|()| {
+    let kept = left.and_then(|()| system.enter(entry.capability)).and_then(|_| {
         let kept = system.keep(unborn.capability.address);
         if kept.is_err() {
             system.leave(unborn.capability.address)?;
@@ -221,7 +221,8 @@ fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
     Ok(())
 }
 
-/// Finishes or takes back what a power cut left of acts on this directory. Tells how many names went.
+/// Finishes or takes back what a power cut left of acts on this directory. Tells how many names went. All of it is made durable at its end: the next
+/// act would make names durable that are settled, without their capabilities in the root Clist, and objects at the addresses of names that went.
 ///
 /// # Errors
 /// The system's.
@@ -233,13 +234,17 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
             next = directory.view().marked(from).next().map(|(marked, _)| marked);
             Ok(())
         })?;
-        let Some(marked) = next else { return Ok(went) };
+        let Some(marked) = next else { break };
         from = marked.index + 1;
         if !settles(system, &marked, &mut searches)? {
             free(system, &marked)?;
             went += 1;
         }
     }
+    if from > 0 {
+        system.flush_all()?;
+    }
+    Ok(went)
 }
 
 /// Settles a marked entry if its name is to stay. An object goes only if its deletion had begun: one whose publisher was ended may have got its
@@ -262,16 +267,22 @@ fn settles<S: System>(system: &mut S, marked: &Marked, searches: &mut usize) -> 
         };
         *searches = left;
     }
+    // A name that was leaving has left if the new one is there, and a hidden one stays so if another entry bears its name.
     let mut stays = false;
     system.change(&mut |directory| {
         let same = |entry: &Entry<'_>| entry.capability == marked.capability;
-        // A name that was leaving has left if the new one is there.
         let left = marked.mark == Mark::Leaving && directory.view().iter().filter(same).count() > 1;
-        stays = !left && directory.settle(marked);
+        stays = !left && (!marked.mark.is_hidden() || !directory.is_shadowed(marked));
         Ok(())
     })?;
-    if is_own && stays {
-        system.enter(marked.capability)?;
+    // The capability first: no later start looks for that of a settled name. A doomed one that gives no right is of an object that is gone, and another
+    // one has its address.
+    if is_own && stays && !system.enter(marked.capability)? && marked.mark == Mark::Doomed {
+        return Ok(false);
+    }
+    if stays {
+        let mark = Mark::Settled;
+        set_mark(system, &Marked { mark, ..*marked })?;
     }
     Ok(stays)
 }

@@ -2,7 +2,7 @@
 //!
 //! * `harness`: plays the machine and the users; `install`: the disk; `check`: what must hold after anything.
 //! * `boot`, `tasks`, `waiting`, `calls`, `locks`, `sight`, `frames`, `exceptions`, `console`: scripts.
-//! * `fuzz`: any call with any argument; `crash`: the power goes, and comes back; `storm`: short memory and a disk that fails.
+//! * `fuzz`: any call with any argument; `crash`: the power goes, and comes back; `storm`: short memory and a disk that fails; `named`: names and power cuts.
 #![allow(missing_docs, reason = "tests explain themselves")]
 
 mod check;
@@ -19,6 +19,7 @@ mod families;
 mod frames;
 mod fuzz;
 mod locks;
+mod named;
 mod sight;
 mod storm;
 mod tasks;

@@ -190,13 +190,14 @@ impl System for Model {
         })
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<(), Failed> {
+    fn enter(&mut self, capability: Capability) -> Result<bool, Failed> {
         self.step(|model| {
             let new = (capability.address, capability.password);
-            if is_valid(&model.now.objects, new) {
+            let gives = is_valid(&model.now.objects, new);
+            if gives {
                 model.now.clist.insert(new);
             }
-            Ok(())
+            Ok(gives)
         })
     }
 
@@ -447,6 +448,21 @@ fn a_name_that_was_given_again_stays_the_new_ones() {
         assert_eq!(model.now.objects.contains_key(&0x1000), stays, "{mark:?}");
         assert!(model.now.objects.contains_key(&0x2000), "{mark:?}");
     }
+}
+
+/// The address of an object that was deleted is another one's, which is stable without its name: the deleted name does not lead there.
+#[test]
+fn a_name_that_was_deleted_does_not_come_back_with_another_object() {
+    let mut model = Model::new(u32::MAX, u32::MAX);
+    model.now.objects.insert(0x1000, true);
+    model.protected.insert(0x1000);
+    let mut directory = Directory::open_mut(&mut model.now.directory).unwrap();
+    let mut deleted = entry("a", 0x1000);
+    deleted.capability.password = 7;
+    directory.insert_marked(&deleted, Mark::Doomed).unwrap();
+    assert_eq!(recover(&mut model), Ok(1));
+    assert!(model.names().is_empty() && model.now.clist.is_empty());
+    assert!(model.now.objects.contains_key(&0x1000));
 }
 
 /// Starts the model again from its disk, behind a checkpoint, and recovers it.

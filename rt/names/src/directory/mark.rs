@@ -170,26 +170,15 @@ impl Directory<'_> {
         }
     }
 
-    /// Lets an entry be seen, unless it is hidden and another one bears its name meanwhile; tells whether it is seen now. Cost: of a hidden one, a
-    /// look at all others. Of two that are seen the first counts anyway, and the next change of that name frees the rest.
-    pub fn settle(&mut self, marked: &Marked) -> bool {
-        let Some(found) = entry(self.bytes, marked.index).filter(|found| found.capability == marked.capability) else {
-            return false;
-        };
-        let shadowed = marked.mark.is_hidden() && self.shadows(found.name, marked.index);
-        if !shadowed {
-            set(self.bytes, marked.index, Mark::Settled);
-        }
-        !shadowed
-    }
-
-    /// Whether another entry bears the name of a hidden one meanwhile.
+    /// Whether another entry bears the name of a hidden one meanwhile. Cost: a look at all others. Of two that are seen the first counts anyway, and the
+    /// next change of that name frees the rest.
     pub fn is_shadowed(&self, marked: &Marked) -> bool {
-        entry(self.bytes, marked.index).is_some_and(|found| self.shadows(found.name, marked.index))
-    }
-
-    fn shadows(&self, name: &str, hidden: usize) -> bool {
-        self.view().position(name).is_some_and(|index| index != hidden)
+        let others = |found: Entry<'_>| {
+            self.view()
+                .position(found.name)
+                .is_some_and(|index| index != marked.index)
+        };
+        entry(self.bytes, marked.index).is_some_and(others)
     }
 
     /// Frees an entry, if it is still one of that object.
