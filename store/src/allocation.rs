@@ -13,7 +13,7 @@
 use crate::breaks::{Breaks, Invariant};
 use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
 use crate::heap::{NoHeap, zeroed};
-use crate::list::List;
+use crate::containers::List;
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -361,7 +361,7 @@ impl Allocation {
     pub(crate) fn claim(&mut self, block: u64) {
         if self.is_unused(block) {
             self.take(block - self.geometry.data_start());
-            self.freed_before.remove(block);
+            self.freed_before.remove(&block);
         }
     }
 

@@ -19,13 +19,12 @@
 //! go to other blocks next time.
 
 use crate::breaks::Invariant;
-use crate::containers::{Map, push_reserved};
+use crate::containers::{List, Map};
 use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
-use crate::heap::{NoHeap, with_room};
+use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
 use crate::journal::Chain;
-use crate::list::List;
 use crate::map::{Entry, MapKey};
 use crate::settle::{Settling, settle, take_down};
 use crate::space::Loan;
@@ -127,10 +126,10 @@ pub(crate) struct Checkpoint {
     /// How nodes are being given up, and how far the work was when that was begun last.
     relief: Relief,
     relieved_at: Option<Position>,
-    /// The place where table parts are being listed, those yet to be written, and all that were begun.
+    /// The place where table parts are being listed, those to be written, and how many of them were begun.
     listing: Vec<(NodeId, usize)>,
-    parts: Vec<Part>,
-    written_parts: Vec<Part>,
+    parts: List<Part>,
+    begun_parts: usize,
     /// The frame in which the next part stands already.
     encoded: Option<Frame>,
     /// Bitmap and index blocks before these are written.
@@ -183,8 +182,8 @@ impl Checkpoint {
             relief: Relief::None,
             relieved_at: None,
             listing: Vec::new(),
-            parts: Vec::new(),
-            written_parts: Vec::new(),
+            parts: List::default(),
+            begun_parts: 0,
             encoded: None,
             bitmap: 0,
             index: 0,
@@ -323,7 +322,7 @@ impl Checkpoint {
             Phase::Settle => settle(store, world, &mut self.settling),
             Phase::Doom => take_down(store, world),
             Phase::Pages => {
-                while let Some(page) = self.pages.get(self.grown) {
+                while let Some(page) = self.pages.get(self.grown).copied() {
                     if !store.grow_map(world, page)? {
                         return Ok(Step::Waiting);
                     }
@@ -344,8 +343,8 @@ impl Checkpoint {
                 Ok(Step::Complete)
             }
             Phase::Table => {
-                if entering {
-                    self.parts.clear();
+                // Where the first step failed it goes on: an overflow block that was begun has its place, and is not listed again.
+                if entering && self.parts.is_empty() {
                     self.listing = store.table.begin_listing()?;
                 }
                 while !self.listing.is_empty() {
@@ -354,9 +353,6 @@ impl Checkpoint {
                     }
                     store.spend(COST_LISTED);
                     store.table.list_dirty(&mut self.listing, &mut self.parts)?;
-                }
-                if self.written_parts.is_empty() {
-                    self.written_parts = with_room(self.parts.len())?;
                 }
                 self.write_table(store, world)
             }
@@ -408,7 +404,7 @@ impl Checkpoint {
             phase: self.phase,
             pages: self.written,
             settling: self.settling,
-            left: store.settling.count() + store.doomed.count() + self.written_parts.len() + self.bitmap + self.index,
+            left: store.settling.count() + store.doomed.count() + self.begun_parts + self.bitmap + self.index,
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
         self.writer.narrow = true;
@@ -489,7 +485,7 @@ impl Checkpoint {
     }
 
     fn write_table(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        while let Some(&part) = self.parts.get(self.written_parts.len()) {
+        while let Some(&part) = self.parts.get(self.begun_parts) {
             // Its bytes and their checksum are two steps, where there are many rows.
             if self.encoded.is_none() {
                 let Some(frame) = self.scratch(store, world, COST_ENCODE)? else {
@@ -510,7 +506,7 @@ impl Checkpoint {
             let checksum = store.key.checksum(block, world.bytes(frame));
             let old = store.table.set_place(part, Place { block, checksum });
             store.allocation.free(old.block);
-            push_reserved(&mut self.written_parts, part);
+            self.begun_parts += 1;
             self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
         }
         Ok(Step::Complete)
@@ -680,10 +676,10 @@ impl Checkpoint {
             }
             self.forgotten = base + 1;
         }
-        let parts = self.written_parts.len().saturating_sub(STEP_PIECE);
-        store.table.clear_dirty(&self.written_parts[parts..]);
-        self.written_parts.truncate(parts);
-        parts > 0 || self.forgotten < u64::MAX || store.settled.pop_first().is_some()
+        for _ in 0..STEP_PIECE {
+            self.parts.pop().into_iter().for_each(|part| store.table.clear_dirty(part));
+        }
+        !self.parts.is_empty() || self.forgotten < u64::MAX || store.settled.pop_first().is_some() || self.changed.drop_some()
     }
 
     /// Its pages are promised their room again as they are [taken back](Store::page_over).
@@ -701,8 +697,10 @@ impl Checkpoint {
 
     fn abort_step(&mut self, store: &mut Store) -> bool {
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
-        if let Some(part) = self.written_parts.pop() {
-            if let Part::Overflow(..) = part {
+        if let Some(part) = self.parts.pop() {
+            if let Part::Overflow(..) = part
+                && self.parts.len() < self.begun_parts
+            {
                 let place = store.table.set_place(part, Place::default());
                 store.allocation.free(place.block);
             }
@@ -714,6 +712,9 @@ impl Checkpoint {
         }
         if let Some((base, ())) = self.changed.pop_first() {
             store.changed_again(core::iter::once(base));
+            return true;
+        }
+        if self.changed.drop_some() {
             return true;
         }
         if !core::mem::replace(&mut self.is_told, true) {
@@ -756,7 +757,7 @@ impl PageJob for Checkpoint {
         self.begun < self.pages.len()
     }
     fn page(&self, at: usize) -> Option<DirtyPage> {
-        self.pages.get(at)
+        self.pages.get(at).copied()
     }
     fn wants(&self, page: DirtyPage, pages: Option<u64>) -> bool {
         // Not what was deleted or cut off before the checkpoint was begun.

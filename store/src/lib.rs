@@ -43,7 +43,6 @@ mod prepared;
 
 mod io;
 mod journal;
-mod list;
 
 mod store;
 

@@ -276,6 +276,11 @@ impl Maps {
         self.arrived.release(nodes);
     }
 
+    /// Gives some heap back; whether there was any.
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.nodes.give_back() || self.dirty.give_back() || self.arrived.give_back()
+    }
+
     fn remove(&mut self, pages: &mut impl Pages, key: MapKey) {
         self.dirty.remove(key);
         self.arrived.remove(key);

@@ -74,6 +74,11 @@ impl Pending {
         self.by_object.release(objects);
     }
 
+    /// Gives some heap back; whether there was any.
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.by_object.give_back()
+    }
+
     /// Changes those of an object, if it has any.
     pub(crate) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut MapChanges) -> T) -> Option<T> {
         let changes = self.by_object.get_mut(base)?;

@@ -19,7 +19,7 @@ use crate::geometry::Geometry;
 use crate::heap::NoHeap;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
-use crate::list::List;
+use crate::containers::List;
 use crate::loading::Load;
 use crate::loss::Loss;
 use crate::map::{MapKey, MapRoot, Maps};
@@ -381,7 +381,7 @@ impl Store {
             self.bad_loads.clear();
             self.maps.release_arrived();
         }
-        if let Some(page) = self.over.get(self.returned) {
+        if let Some(&page) = self.over.get(self.returned) {
             // There may be very many of these. The others are no more than what was done.
             if !self.may_go_on(COST_EVENT) {
                 return None;
@@ -579,6 +579,20 @@ impl Store {
             }
             self.finish(job);
         }
+    }
+
+    /// Gives some heap back of lists that were long, to be called now and then.
+    pub fn give_heap_back(&mut self) {
+        let _ = self.changed.give_back()
+            || self.deleted.give_back()
+            || self.overlay.give_back()
+            || self.doomed.give_back()
+            || self.pending.give_back()
+            || self.settling.give_back()
+            || self.settled.give_back()
+            || self.maps.give_back()
+            || self.loads.give_back()
+            || self.page_reads.give_back();
     }
 
     fn finish(&mut self, over: Running) {

@@ -6,7 +6,7 @@
 //! tree is changed by its owner only between checkpoints (`objects.rs` keeps what comes
 //! meanwhile), so no node under I/O is ever touched.
 
-use crate::containers::{filled, push, push_reserved, reserve};
+use crate::containers::{List, filled, push, push_reserved, reserve};
 use crate::heap::{NoHeap, with_room};
 use crate::map::MapRoot;
 use crate::record::ObjectRecord;
@@ -63,14 +63,14 @@ pub(crate) enum Part {
 
 /// The tree.
 pub(crate) struct Table {
-    nodes: Vec<Node>,
-    vacant: Vec<NodeId>,
+    nodes: List<Node>,
+    vacant: List<NodeId>,
     root: NodeId,
     rows: u64,
     /// Overflow blocks of all rows.
     overflow: u64,
     /// Blocks of nodes and bodies that are gone; the next checkpoint sets them free.
-    released: Vec<u64>,
+    released: List<u64>,
     /// Room for the nodes that a put may make, so that it cannot fail half-way.
     spare_rows: Vec<Row>,
     spare_children: Vec<Vec<(u64, NodeId)>>,
@@ -84,15 +84,15 @@ impl Table {
             dirty: false,
             body: Body::Leaf(Vec::new()),
         };
-        let mut nodes = with_room(1)?;
-        push_reserved(&mut nodes, root);
+        let mut nodes = List::default();
+        nodes.push(root)?;
         Ok(Self {
             nodes,
-            vacant: Vec::new(),
+            vacant: List::default(),
             root: 0,
             rows: 0,
             overflow: 0,
-            released: Vec::new(),
+            released: List::default(),
             spare_rows: Vec::new(),
             spare_children: Vec::new(),
         })
@@ -237,9 +237,9 @@ impl Table {
         while self.spare_children.len() < inner {
             push(&mut self.spare_children, with_room(INNER_MAX + 1)?)?;
         }
-        reserve(&mut self.nodes, inner + 1)?;
+        self.nodes.reserve(inner + 1)?;
         let places = self.nodes.len() + inner + 1 - self.vacant.len();
-        reserve(&mut self.vacant, places)?;
+        self.vacant.reserve(places)?;
         Ok(())
     }
 
@@ -249,9 +249,9 @@ impl Table {
     /// [`NoHeap`].
     pub(crate) fn expect_removal(&mut self, overflow: usize) -> Result<(), NoHeap> {
         let blocks = self.blocks() as usize + overflow;
-        reserve(&mut self.released, blocks)?;
+        self.released.reserve(blocks)?;
         let vacant = self.nodes.len() - self.vacant.len();
-        reserve(&mut self.vacant, vacant)?;
+        self.vacant.reserve(vacant)?;
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Table {
             self.nodes[id as usize] = node;
             return id;
         }
-        push_reserved(&mut self.nodes, node);
+        self.nodes.push_reserved(node);
         (self.nodes.len() - 1) as NodeId
     }
 
@@ -281,13 +281,7 @@ impl Table {
                     new.map = old.map;
                     self.overflow = self.overflow + new.overflow.len() as u64 - old.overflow.len() as u64;
                     let replaced = core::mem::replace(old, new);
-                    self.released.extend(
-                        replaced
-                            .overflow
-                            .iter()
-                            .map(|place| place.block)
-                            .filter(|&block| block != 0),
-                    );
+                    self.released_by(&replaced);
                 } else {
                     self.overflow += new.overflow.len() as u64;
                     self.rows += 1;
@@ -370,8 +364,7 @@ impl Table {
         let row = self.remove_in(self.root, base)?;
         self.rows -= 1;
         self.overflow -= row.overflow.len() as u64;
-        self.released
-            .extend(row.overflow.iter().map(|place| place.block).filter(|&block| block != 0));
+        self.released_by(&row);
         self.lower_root();
         Some(row.map)
     }
@@ -464,15 +457,21 @@ impl Table {
         }
     }
 
+    /// Notes the overflow blocks of a row that is gone; [room](Table::expect_removal) was made.
+    fn released_by(&mut self, row: &Row) {
+        let blocks = row.overflow.iter().map(|place| place.block).filter(|&block| block != 0);
+        blocks.for_each(|block| self.released.push_reserved(block));
+    }
+
     fn drop_node(&mut self, id: NodeId) -> Body {
         let node = &mut self.nodes[id as usize];
         let body = core::mem::replace(&mut node.body, Body::Leaf(Vec::new()));
         node.dirty = false;
         let place = core::mem::take(&mut node.place);
         if place.block != 0 {
-            push_reserved(&mut self.released, place.block);
+            self.released.push_reserved(place.block);
         }
-        push_reserved(&mut self.vacant, id);
+        self.vacant.push_reserved(id);
         body
     }
 
@@ -499,7 +498,7 @@ impl Table {
 
     /// Whether a block belonged to a part that is gone and is not yet set free.
     pub(crate) fn is_released(&self, block: u64) -> bool {
-        self.released.contains(&block)
+        self.released.iter().any(|&released| released == block)
     }
 
     /// Begins to list all that must be written, children before parents: the way from the root to the place where the listing is.
@@ -515,17 +514,17 @@ impl Table {
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was listed.
-    pub(crate) fn list_dirty(&self, way: &mut Vec<(NodeId, usize)>, parts: &mut Vec<Part>) -> Result<(), NoHeap> {
+    pub(crate) fn list_dirty(&self, way: &mut Vec<(NodeId, usize)>, parts: &mut List<Part>) -> Result<(), NoHeap> {
         let Some(top) = way.last_mut() else { return Ok(()) };
         let (id, at) = *top;
-        reserve(parts, 1)?;
+        parts.reserve(1)?;
         match &self.nodes[id as usize].body {
             Body::Leaf(rows) => {
                 if let Some(row) = rows.get(at) {
-                    reserve(parts, row.overflow.len())?;
+                    parts.reserve(row.overflow.len())?;
                     top.1 += 1;
                     let unwritten = row.overflow.iter().enumerate().filter(|(_, place)| place.block == 0);
-                    parts.extend(unwritten.map(|(index, _)| Part::Overflow(id, at, index)));
+                    unwritten.for_each(|(index, _)| parts.push_reserved(Part::Overflow(id, at, index)));
                     return Ok(());
                 }
             }
@@ -539,7 +538,7 @@ impl Table {
                 }
             }
         }
-        push_reserved(parts, Part::Node(id));
+        parts.push_reserved(Part::Node(id));
         way.pop();
         Ok(())
     }
@@ -558,12 +557,10 @@ impl Table {
         }
     }
 
-    /// The parts are written.
-    pub(crate) fn clear_dirty(&mut self, parts: &[Part]) {
-        for part in parts {
-            if let Part::Node(id) = part {
-                self.nodes[*id as usize].dirty = false;
-            }
+    /// A part is written.
+    pub(crate) fn clear_dirty(&mut self, part: Part) {
+        if let Part::Node(id) = part {
+            self.nodes[id as usize].dirty = false;
         }
     }
 
@@ -571,7 +568,7 @@ impl Table {
 
     /// A clean node that is being loaded; the first one made is the root.
     pub(crate) fn add_loaded(&mut self, place: Place, body: Body) -> Result<NodeId, NoHeap> {
-        reserve(&mut self.nodes, 1)?;
+        self.nodes.reserve(1)?;
         if let Body::Leaf(rows) = &body {
             self.rows += rows.len() as u64;
             self.overflow += rows.iter().map(|row| row.overflow.len() as u64).sum::<u64>();
@@ -581,14 +578,14 @@ impl Table {
             dirty: false,
             body,
         };
-        push_reserved(&mut self.nodes, node);
+        self.nodes.push_reserved(node);
         Ok((self.nodes.len() - 1) as NodeId)
     }
 
     /// Makes a loaded node the root.
     pub(crate) fn set_root(&mut self, root: NodeId) -> Result<(), NoHeap> {
         if root != 0 {
-            push(&mut self.vacant, 0)?;
+            self.vacant.push(0)?;
         }
         self.root = root;
         Ok(())

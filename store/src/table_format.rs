@@ -180,7 +180,7 @@ mod tests {
             table.put(record).expect("memory");
         }
         let mut block = [0; BLOCK];
-        let (mut way, mut parts) = (table.begin_listing().unwrap(), Vec::new());
+        let (mut way, mut parts) = (table.begin_listing().unwrap(), crate::containers::List::default());
         while !way.is_empty() {
             table.list_dirty(&mut way, &mut parts).unwrap();
         }

@@ -102,6 +102,7 @@ impl Server {
                 }
                 self.objects.give_back();
                 self.ledger.give_back();
+                self.store.give_heap_back();
                 Outcome::Resume
             }
         };

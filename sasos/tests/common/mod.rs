@@ -235,6 +235,11 @@ impl Rig {
     /// Lets the disk do one thing, and some time pass.
     pub fn move_disk(&mut self) {
         self.world.step_disk();
+        self.poll();
+    }
+
+    /// Lets some time pass.
+    pub fn poll(&mut self) {
         self.world.kernel.hardware.now_ns += 1_000_000;
         self.server.handle(&mut self.world, Event::Poll);
     }

@@ -109,22 +109,34 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Ok(())
     }
 
-    /// Promises room for fewer entries than before.
+    /// Promises room for fewer entries than before. What there is too much is [given back](Map::give_back) in pieces.
     pub fn release(&mut self, entries: usize) {
         self.promised = self.promised.min(entries);
-        self.trim(usize::MAX);
+        self.give_back();
     }
 
-    /// Gives room back that is much more than what is needed, that of so many entries at most.
-    fn trim(&mut self, most: usize) {
-        let needed = self.room().max(self.room.saturating_sub(most));
-        if needed + 2 * CHUNK < self.room {
+    /// Gives some room back that is much more than what is needed; whether there was any.
+    pub fn give_back(&mut self) -> bool {
+        let needed = self.room().max(self.room.saturating_sub(TRIM));
+        let is_much = needed + 2 * CHUNK < self.room;
+        if is_much {
             self.room = needed;
             let wanted = chunks_for(needed);
             self.spare.truncate(wanted.saturating_sub(self.chunks.len()));
             shrink(&mut self.chunks, wanted);
             shrink(&mut self.spare, wanted);
         }
+        is_much
+    }
+
+    /// Drops some entries of a map that nobody needs any more; whether there is anything left. Nothing is promised then.
+    pub fn drop_some(&mut self) -> bool {
+        self.promised = 0;
+        let kept = self.chunks.len().saturating_sub(TRIM / CHUNK);
+        self.count -= self.chunks.drain(kept..).map(|chunk| chunk.len()).sum::<usize>();
+        self.spare.truncate(self.spare.len().saturating_sub(TRIM / CHUNK));
+        self.room = self.count;
+        !(self.chunks.is_empty() && self.spare.is_empty())
     }
 
     /// The chunk in which a key stands or belongs.
@@ -241,7 +253,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
         if self.chunks.len() == 1 && self.count == 0 {
             self.spare.extend(self.chunks.pop());
         }
-        self.trim(TRIM);
+        self.give_back();
         Some(value)
     }
 
@@ -277,7 +289,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
         for back in 0..4 {
             self.join((at + 1).saturating_sub(back));
         }
-        self.trim(TRIM);
+        self.give_back();
     }
 
     /// Takes the first entry out.
@@ -298,7 +310,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
             push_reserved(&mut self.spare, chunk);
         }
         self.count = 0;
-        self.trim(usize::MAX);
+        self.give_back();
     }
 
     /// Joins a chunk with the next one if they fit into one.

@@ -7,9 +7,11 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use abi::Error;
 
+pub mod list;
 pub mod map;
 pub mod places;
 
+pub use list::List;
 pub use map::Map;
 pub use places::Places;
 

@@ -1,25 +1,38 @@
 //! Values by number, each in a box of its own: growth moves none of them, and a vacant place costs its pointer alone.
 //!
-//! The lowest vacant number is given first, so vacant places gather at the end, where they are given back.
+//! The lowest vacant number is given first, so vacant places gather at the end, where they are given back. Places stand in groups, so
+//! that a table of many thousands grows and shrinks in pieces: only one pointer a group is ever copied.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 use abi::Error;
 
-use super::{Boxed, boxed, reserve, shrink};
+use super::{Boxed, boxed, push, shrink};
 
 /// Places that come and go together: the bits of a word.
 const GROUP: usize = 64;
 /// Groups that are given back in one step at most.
-const STEP: usize = 64;
+const STEP: usize = 8;
+
+#[derive(Debug)]
+struct Group<T> {
+    /// A bit is set where the place is vacant.
+    vacant: u64,
+    boxes: [Option<Boxed<T>>; GROUP],
+}
+
+impl<T> Group<T> {
+    const VACANT: Self = Self {
+        vacant: u64::MAX,
+        boxes: [const { None }; GROUP],
+    };
+}
 
 /// Numbers to values.
 #[derive(Debug)]
 pub struct Places<T> {
-    boxes: Vec<Option<Boxed<T>>>,
-    /// A word for each group; a bit is set where the place is vacant.
-    vacant: Vec<u64>,
+    groups: Vec<Boxed<Group<T>>>,
     /// No group before this one has a vacant place.
     first: usize,
     count: usize,
@@ -28,8 +41,7 @@ pub struct Places<T> {
 impl<T> Default for Places<T> {
     fn default() -> Self {
         Self {
-            boxes: Vec::new(),
-            vacant: Vec::new(),
+            groups: Vec::new(),
             first: 0,
             count: 0,
         }
@@ -44,25 +56,25 @@ impl<T> Places<T> {
 
     /// One past the last number that may have a value.
     pub fn end(&self) -> u32 {
-        self.boxes.len() as u32
+        (self.groups.len() * GROUP) as u32
     }
 
     /// The value with a number.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
-        self.boxes.get(number as usize)?.as_deref()
+        self.groups.get(number as usize / GROUP)?.boxes[number as usize % GROUP].as_deref()
     }
 
     /// The same, to change.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.boxes.get_mut(number as usize)?.as_deref_mut()
+        self.groups.get_mut(number as usize / GROUP)?.boxes[number as usize % GROUP].as_deref_mut()
     }
 
     /// All values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
-            .zip(&self.boxes)
+            .zip(self.groups.iter().flat_map(|group| &group.boxes))
             .filter_map(|(number, value)| Some((number, value.as_deref()?)))
     }
 
@@ -72,7 +84,7 @@ impl<T> Places<T> {
     /// [`Error::NoMemory`].
     pub fn vacant(&mut self) -> Result<u32, Error> {
         loop {
-            match self.vacant.get(self.first) {
+            match self.groups.get(self.first).map(|group| group.vacant) {
                 Some(0) => self.first += 1,
                 Some(word) => return Ok((self.first * GROUP) as u32 + word.trailing_zeros()),
                 None => self.reach((self.first * GROUP) as u32)?,
@@ -85,24 +97,19 @@ impl<T> Places<T> {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn reach(&mut self, number: u32) -> Result<(), Error> {
-        let groups = number as usize / GROUP + 1;
-        if groups > self.vacant.len() {
-            let more = groups - self.vacant.len();
-            reserve(&mut self.vacant, more)?;
-            reserve(&mut self.boxes, more * GROUP)?;
-            self.vacant.resize(groups, u64::MAX);
-            self.boxes.resize_with(groups * GROUP, || None);
+        while self.end() <= number {
+            push(&mut self.groups, boxed(Group::VACANT)?)?;
         }
         Ok(())
     }
 
     /// Puts a value into a place that was [made](Places::reach) and is vacant.
     pub fn put(&mut self, number: u32, value: Boxed<T>) {
-        let (place, bit) = (number as usize, 1 << (number as usize % GROUP));
-        if let (Some(place), Some(word)) = (self.boxes.get_mut(place), self.vacant.get_mut(place / GROUP)) {
-            self.count += usize::from(*word & bit != 0);
-            *word &= !bit;
-            *place = Some(value);
+        let (place, bit) = (number as usize % GROUP, 1 << (number as usize % GROUP));
+        if let Some(group) = self.groups.get_mut(number as usize / GROUP) {
+            self.count += usize::from(group.vacant & bit != 0);
+            group.vacant &= !bit;
+            group.boxes[place] = Some(value);
         }
     }
 
@@ -118,10 +125,11 @@ impl<T> Places<T> {
 
     /// Takes a value out.
     pub fn take(&mut self, number: u32) -> Option<Boxed<T>> {
-        let value = self.boxes.get_mut(number as usize)?.take()?;
-        let group = number as usize / GROUP;
-        self.vacant[group] |= 1 << (number as usize % GROUP);
-        self.first = self.first.min(group);
+        let at = number as usize / GROUP;
+        let group = self.groups.get_mut(at)?;
+        let value = group.boxes[number as usize % GROUP].take()?;
+        group.vacant |= 1 << (number as usize % GROUP);
+        self.first = self.first.min(at);
         self.count -= 1;
         self.give_back();
         Some(value)
@@ -130,22 +138,14 @@ impl<T> Places<T> {
     /// Gives vacant groups at the end back, but for one: the next value may need it at once. Some in one step, so it is to be called now
     /// and then.
     pub fn give_back(&mut self) {
-        if self.vacant.last() != Some(&u64::MAX) {
-            return;
+        let is_vacant = |group: &Boxed<Group<T>>| group.vacant == u64::MAX;
+        for _ in 0..STEP {
+            if !matches!(&*self.groups, [.., before, last] if is_vacant(before) && is_vacant(last)) {
+                break;
+            }
+            self.groups.pop();
         }
-        let vacant = self
-            .vacant
-            .iter()
-            .rev()
-            .take(STEP + 1)
-            .take_while(|&&word| word == u64::MAX);
-        let gone = vacant.count().saturating_sub(1);
-        if gone > 0 {
-            self.vacant.truncate(self.vacant.len() - gone);
-            self.boxes.truncate(self.vacant.len() * GROUP);
-            shrink(&mut self.vacant, 0);
-            shrink(&mut self.boxes, 0);
-        }
+        shrink(&mut self.groups, 0);
     }
 }
 
@@ -156,14 +156,14 @@ impl<T> Index<u32> for Places<T> {
     /// If the place is vacant.
     #[inline]
     fn index(&self, number: u32) -> &T {
-        self.boxes[number as usize].as_ref().expect("a value with that number")
+        self.get(number).expect("a value with that number")
     }
 }
 
 impl<T> IndexMut<u32> for Places<T> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
-        self.boxes[number as usize].as_mut().expect("a value with that number")
+        self.get_mut(number).expect("a value with that number")
     }
 }
 
@@ -208,6 +208,10 @@ mod tests {
             assert_eq!(places.add(number), Ok(number));
         }
         (0..4096).for_each(|number| assert_eq!(places.take(number).map(|value| *value), Some(number)));
-        assert!(places.end() <= 64 && places.boxes.capacity() <= 256 && places.vacant.capacity() <= 128);
+        for left in (1..=4096 / GROUP).rev().step_by(STEP).skip(1) {
+            assert!(places.groups.len() == left, "some in one step");
+            places.give_back();
+        }
+        assert!(places.end() <= 64 && places.groups.capacity() <= 128);
     }
 }
