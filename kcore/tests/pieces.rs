@@ -4,13 +4,15 @@ mod fake;
 
 use abi::{
     Error, Rights,
-    nucleus::{ANYONE, Call, MAP, NO_TIMEOUTS, fpage, message_buffer, tag, timeouts},
+    nucleus::{
+        ANYONE, Call, EXCHANGE_START, GRANT, MAP, NO_TIMEOUTS, fpage, message_buffer, port_fpage, tag, timeouts,
+    },
 };
 use fake::{Fake, walk};
 use kcore::{
     Hardware, Kernel, Machine, ThreadId,
     bare::Bare,
-    event::Outcome,
+    event::{Access, Event, Outcome},
     space::Tags,
     thread::{Operation, Resumed, State},
 };
@@ -30,6 +32,8 @@ struct Rig {
     kernel: Kernel<Fake, Bare>,
     /// A thread of the root program.
     boss: ThreadId,
+    /// The space that was made last.
+    last_space: u64,
 }
 
 impl Rig {
@@ -40,7 +44,11 @@ impl Rig {
         let boss = kernel
             .nucleus_thread(root, [0x40_0000, 0x50_0000, 0], 5)
             .expect("a thread");
-        Self { kernel, boss }
+        Self {
+            kernel,
+            boss,
+            last_space: 0,
+        }
     }
 
     /// Makes a thread the running one.
@@ -102,7 +110,7 @@ impl Rig {
     /// All of an operation: its answer if it has one, and its pieces.
     fn all(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6]) -> (Option<Answer>, usize) {
         let mut answer = self.begin(thread, call, arguments);
-        for pieces in 1..200 {
+        for pieces in 1..5000 {
             if answer.is_some() || !self.goes_on(thread) {
                 return (answer, pieces);
             }
@@ -121,6 +129,7 @@ impl Rig {
     /// A thread in a space of its own.
     fn other(&mut self) -> ThreadId {
         let space = self.done(self.boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
+        self.last_space = space;
         ThreadId(self.done(self.boss, Call::ThreadCreate, [space, 0x40_0000, 0x50_0000, 0, 3, 0]))
     }
 
@@ -257,4 +266,164 @@ fn another_wait_takes_a_message_from_its_front() {
         }
     }
     assert_eq!(rig.pages(receiver), 256);
+}
+
+const MANY: usize = 900;
+/// Threads of these that one piece tells at most.
+const AT_ONCE: usize = 70;
+
+impl Rig {
+    /// Many threads of the root program do one operation each, and wait.
+    fn crowd(&mut self, call: [u64; 6], words: &[u64]) -> Vec<ThreadId> {
+        let one = |rig: &mut Self| {
+            let thread = rig.mate();
+            rig.words(thread, words);
+            let index = rig.run(thread);
+            let operation = Operation::called(Call::Ipc as u64, call);
+            assert_eq!(
+                rig.kernel.nucleus_event(operation.event(thread, Resumed::First)),
+                Outcome::Gone
+            );
+            assert_ne!(rig.kernel.current(), Some(index));
+            thread
+        };
+        (0..MANY).map(|_| one(self)).collect()
+    }
+
+    /// Threads of these that have been told.
+    fn told(&self, crowd: &[ThreadId]) -> usize {
+        crowd
+            .iter()
+            .filter(|&&thread| self.state(thread) == State::Ready)
+            .count()
+    }
+
+    /// The pieces of an operation, each of which tells no more than so many.
+    fn telling(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6], crowd: &[ThreadId]) -> usize {
+        let (mut answer, mut told) = (self.begin(thread, call, arguments), 0);
+        for pieces in 1..200 {
+            let now = self.told(crowd);
+            assert!(now - told <= AT_ONCE, "{} threads are told in one piece", now - told);
+            told = now;
+            if answer.is_some() || !self.goes_on(thread) {
+                return pieces;
+            }
+            answer = self.go_on(thread);
+        }
+        panic!("{call:?} never ends");
+    }
+}
+
+/// Each message that waits is refused, for its item is none.
+#[test]
+fn many_messages_are_refused_in_pieces() {
+    let mut rig = Rig::new();
+    let receiver = rig.other();
+    let crowd = rig.crowd(send(receiver, 1, u32::MAX), &[0xfff, MAP]);
+    let pieces = rig.telling(receiver, Call::Ipc, receive(NO_TIMEOUTS), &crowd);
+    assert_eq!((rig.told(&crowd), rig.state(receiver)), (MANY, State::Receiving));
+    assert!(pieces >= MANY / AT_ONCE, "{pieces} pieces");
+    // A receive that waits for nobody looks at some of them.
+    let mut rig = Rig::new();
+    let receiver = rig.other();
+    let crowd = rig.crowd(send(receiver, 1, u32::MAX), &[0xfff, MAP]);
+    let answer = rig.begin(receiver, Call::Ipc, receive(timeouts(0, 0)));
+    assert_eq!(answer, Some(Err(Error::TimedOut)));
+    assert!(rig.told(&crowd) < MANY);
+}
+
+/// The end of a thread, by another one, by itself, and with its space. Nobody begins to wait for it meanwhile.
+#[test]
+fn a_thread_ends_in_pieces() {
+    for senders in [true, false] {
+        for way in 0..3 {
+            let mut rig = Rig::new();
+            let (target, late) = (rig.other(), rig.mate());
+            let space = rig.done(target, Call::ThreadSelf, [0; 6]);
+            assert_eq!(space, target.0);
+            let wait = if senders {
+                send(target, 0, u32::MAX)
+            } else {
+                [0, target.0, 0, NO_TIMEOUTS, 0, 0]
+            };
+            let crowd = rig.crowd(wait, &[]);
+            let (by, call, arguments) = match way {
+                0 => (rig.boss, Call::ThreadDelete, [target.0, 0, 0, 0, 0, 0]),
+                1 => (target, Call::ThreadDelete, [0; 6]),
+                _ => (rig.boss, Call::SpaceDelete, [rig.last_space, 0, 0, 0, 0, 0]),
+            };
+            assert_eq!(rig.begin(by, call, arguments), None);
+            assert!(rig.told(&crowd) <= AT_ONCE);
+            let answer = rig.begin(late, Call::Ipc, wait);
+            assert_eq!(answer, Some(Err(Error::NoSuchThread)));
+            let exchange = [target.0, EXCHANGE_START, 0, 0, 0, 0];
+            let answer = rig.begin(late, Call::ThreadExchange, exchange);
+            assert_eq!(answer, Some(Err(Error::NoSuchThread)));
+            let mut pieces = 1;
+            while rig.goes_on(by) {
+                let told = rig.told(&crowd);
+                rig.go_on(by);
+                assert!(rig.told(&crowd) - told <= AT_ONCE);
+                pieces += 1;
+            }
+            assert!(pieces >= MANY / AT_ONCE, "{pieces} pieces");
+            assert_eq!(rig.told(&crowd), MANY);
+            assert!(rig.kernel.threads().find(target).is_none());
+        }
+    }
+}
+
+/// A thread whose fault nobody handles ends so, too.
+#[test]
+fn a_thread_that_nobody_handles_ends_in_pieces() {
+    let mut rig = Rig::new();
+    let target = rig.other();
+    let crowd = rig.crowd(send(target, 0, u32::MAX), &[]);
+    rig.run(target);
+    let fault = Event::Fault {
+        thread: target,
+        address: 0x1000,
+        access: Access::Read,
+    };
+    assert_eq!(rig.kernel.nucleus_event(fault), Outcome::Again);
+    let operation = rig.kernel.take_operation(target.index() as u32);
+    rig.kernel.again(operation);
+    for _ in 0..200 {
+        if rig.goes_on(target) {
+            rig.go_on(target);
+        }
+    }
+    assert_eq!(rig.told(&crowd), MANY);
+    assert!(rig.kernel.threads().find(target).is_none());
+}
+
+/// Pages that take the slow path, and ports of a mapping with holes, are few in one piece.
+#[test]
+fn pages_and_ports_are_given_and_taken_in_pieces() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let pages = |base, log2| fpage(base, log2, Rights::RW);
+    for (how, at_once) in [(GRANT, 4), (MAP, 17)] {
+        let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
+        let (answer, pieces) = rig.all(boss, Call::Map, [pages(FROM, 20), space, pages(TO, 20), how, 0, 0]);
+        assert_eq!(answer, Some(Ok((256, 0))), "the pages of all pieces are counted");
+        assert!(pieces > 256 / at_once, "{pieces} pieces");
+        rig.done(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
+    }
+    let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
+    let (all, one) = (port_fpage(0, 16), port_fpage(7, 0));
+    let flush = |rig: &mut Rig| {
+        let (answer, pieces) = rig.all(boss, Call::Flush, [all, 7, 0, 0, 0, 0]);
+        assert_eq!(answer, Some(Ok((0, 0))));
+        pieces
+    };
+    // The space's mapping of all has a hole, with another mapping in it.
+    rig.done(boss, Call::Map, [all, space, all, MAP, 0, 0]);
+    rig.done(boss, Call::Map, [one, space, one, MAP, 0, 0]);
+    let pieces = flush(&mut rig);
+    assert!(pieces > 65536 / 100, "{pieces} pieces");
+    // That of σ₀ has one: its ports are looked at one by one there, and in blocks elsewhere.
+    rig.done(boss, Call::Map, [one, space, one, GRANT, 0, 0]);
+    let pieces = flush(&mut rig);
+    assert!(pieces > 50, "{pieces} pieces");
 }

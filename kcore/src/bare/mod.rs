@@ -34,7 +34,8 @@ impl Half for Bare {
 
     #[inline(always)]
     fn thread_ends<H: Hardware>(kernel: &mut Kernel<H, Self>, index: u32) {
-        kernel.forget_messages(index);
+        let mut all = i32::MAX;
+        kernel.forget_messages(index, &mut all);
     }
 
     fn interrupt<H: Hardware>(kernel: &mut Kernel<H, Self>, interrupt: usize) {

@@ -35,6 +35,17 @@ pub struct Part {
     pub(crate) trouble: Option<Trouble>,
 }
 
+/// The places that share a bit.
+#[derive(Copy, Clone)]
+pub(crate) struct Awaited(u32);
+
+impl Awaited {
+    /// Them, in a table of so many.
+    pub(crate) fn places(self, count: usize) -> impl Iterator<Item = u32> {
+        (self.0..count as u32).step_by(u32::BITS as usize)
+    }
+}
+
 impl Part {
     // Offsets for the fast path in assembly.
     #![allow(missing_docs, reason = "each is the offset of the field of its name")]
@@ -82,11 +93,14 @@ impl Part {
         self.bit
     }
 
-    /// The places of the threads that may wait for a message from this one, in a table of so many.
-    pub(crate) fn awaited_by(&self, places: u32) -> impl Iterator<Item = u32> + use<> {
-        let awaited = self.awaited;
-        let bits = (0..u32::BITS).filter(move |bit| awaited & 1 << bit != 0);
-        bits.flat_map(move |bit| (bit..places).step_by(u32::BITS as usize))
+    /// A bit of places whose threads may wait for a message from this one.
+    pub(crate) fn awaited_by(&self) -> Option<Awaited> {
+        (self.awaited != 0).then(|| Awaited(self.awaited.trailing_zeros()))
+    }
+
+    /// None of them waits any more.
+    pub(crate) fn is_not_awaited_by(&mut self, bit: Awaited) {
+        self.awaited &= !(1 << bit.0);
     }
 
     /// Its message buffer.
@@ -135,6 +149,8 @@ pub(crate) const INTERCEPTED: u32 = 8;
 pub(crate) const OLD_UNIT: u32 = 16;
 /// It waits, and items of a message are being given to it.
 pub(crate) const TAKES: u32 = 32;
+/// Its end has begun, which takes several pieces.
+pub(crate) const ENDS: u32 = 64;
 
 const _: () = assert!(Part::INTERRUPTS.is_multiple_of(8) && offset_of!(Part, delivered) == Part::INTERRUPTS + 4);
 const _: () = assert!(abi::nucleus::INTERRUPTS == 32, "a bit each");
@@ -191,6 +207,17 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The registers of a thread in trouble stay as they are, which the fast path does not know.
     pub(crate) fn waits_as_it_is(&mut self, index: u32) {
         self.threads.table[index as usize].slow |= WAITS;
+    }
+
+    /// A thread's end has begun.
+    pub(crate) fn begin_end(&mut self, index: u32) {
+        self.threads.table[index as usize].slow |= ENDS;
+    }
+
+    /// Whether a thread's end has begun.
+    #[inline(always)]
+    pub(crate) fn is_ending(&self, index: u32) -> bool {
+        self.threads.table[index as usize].slow & ENDS != 0
     }
 
     /// A thread that waits is being given items, until its wait ends.

@@ -8,7 +8,7 @@ use kcore::bare::mapping::{Fpage, How, Own, Progress};
 use proptest::{prelude::*, test_runner::RngSeed};
 use std::hash::{BuildHasher, RandomState};
 
-use crate::world::{Op, PORTS, World, memory};
+use crate::world::{Op, PIECES_MAX, PORTS, World, memory};
 
 /// The beginnings of fpages: pages within slots, slots within gibibytes. Fpages of the sizes of the hardware
 /// carry them to each other, and runs of two or four pages the first ones, so no other pages need be looked at.
@@ -150,7 +150,7 @@ fn finish(world: &mut World, op: &Op) {
     if matches!(op, Op::Flush { .. }) {
         world.begin_anew(op);
     }
-    for _ in 0..5000 {
+    for _ in 0..PIECES_MAX {
         if world.step(op) != Ok(Progress::More) {
             return;
         }

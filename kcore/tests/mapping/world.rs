@@ -29,6 +29,8 @@ pub const KERNEL_FRAMES: u32 = 4000;
 
 /// Ports stand behind all pages in the model.
 pub const PORTS: u64 = 1 << 36;
+/// Pieces of one operation at most: all ports, one by one.
+pub const PIECES_MAX: u32 = 40_000;
 
 /// Frame, rights.
 pub type Translation = (u64, Rights);
@@ -224,7 +226,7 @@ impl World {
 
     /// The same call until it is finished.
     pub fn run(&mut self, op: &Op) -> Result<(), Error> {
-        for _ in 0..5_000 {
+        for _ in 0..PIECES_MAX {
             if self.step(op)? == Progress::Done {
                 return Ok(());
             }

@@ -60,7 +60,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Err(error) = Tag::parse(request.tag) {
             return failed(error);
         }
-        let Some(to) = self.threads().find(ThreadId(request.to)) else {
+        let Some(to) = self.find_thread(request.to) else {
             return failed(Error::NoSuchThread);
         };
         if to == me {
@@ -219,7 +219,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             let bound = self.half.nucleus.interrupts[interrupt].thread == self.id_of(me).0;
             return if bound { Ok(()) } else { Err(Error::BadArgument) };
         }
-        match self.threads().find(ThreadId(from)) {
+        match self.find_thread(from) {
             None => Err(Error::NoSuchThread),
             Some(partner) if partner == me => Err(Error::BadArgument),
             Some(_) => Ok(()),

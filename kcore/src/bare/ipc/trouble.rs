@@ -38,7 +38,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn trouble(&mut self, me: u32, helper: u64, label: u64, words: [u64; 4]) -> Option<Outcome> {
-        let to = self.threads().find(ThreadId(helper))?;
+        let to = self.find_thread(helper)?;
         if to == me {
             return None;
         }

@@ -10,7 +10,7 @@ use abi::Rights;
 
 use super::{
     LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
-    tables::{Found, PORTS_PAGE, Search, Walk, What, Work, is_port, span},
+    tables::{Found, Search, Walk, What, Work, is_port, span},
     tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -93,16 +93,23 @@ impl<H: Hardware> Work<'_, H> {
                     at = found.page + pages(1);
                 }
                 What::Page(_) => {
-                    let Some(top) = self.holder(space, &found) else {
+                    let Some(holder) = self.holder(space, &found) else {
                         debug_assert!(false, "an entry without a node");
                         at += 1;
                         continue;
                     };
-                    let level = self.block_level(&found, top, at, end);
-                    let node = self.mapping.tree.get(top);
-                    let frame = node.frame + (at - node.page) as u32;
-                    // Between the entries of a mapping that was split there may be others.
-                    let step = pages(level.min(self.whole_level(&found, top)));
+                    let (top, level, frame) = self.begun_block(space, at, (from, end)).unwrap_or_else(|| {
+                        let node = self.mapping.tree.get(holder);
+                        let frame = node.frame + (at - node.page) as u32;
+                        (holder, self.block_level(&found, holder, at, end), frame)
+                    });
+                    self.budget -= 2 + 4 * UNIT * i32::from(level);
+                    // Between the entries of a mapping that was split there may be others, of which this may be one.
+                    let step = if top == holder {
+                        pages(level.min(self.whole_level(&found, top)))
+                    } else {
+                        0
+                    };
                     if self.revoke(top, frame, level, rights, own) == Progress::More {
                         return (Progress::More, at);
                     }
@@ -112,15 +119,37 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// The mapping of the block of ports with this one whose flush goes on, its level and first frame. The ports that are taken already are not
+    /// found any more, and this one may be of a smaller mapping in its midst.
+    fn begun_block(&self, space: u16, at: u64, (from, end): (u64, u64)) -> Option<(u32, u8, u32)> {
+        let Visit { top, frame, level, .. } = self.visit;
+        let is_there = |level: u8| self.mapping.tree.find(space, level, at & !(pages(level) - 1)) == Some(top);
+        if !is_port(at) || !(0..=2).any(is_there) {
+            return None;
+        }
+        let node = self.mapping.tree.get(top);
+        let first = node.page + u64::from(frame.checked_sub(node.frame)?);
+        let behind = first + pages(level).min(span(node));
+        let is_begun = node.kind() == Kind::Page && (first..behind).contains(&at) && from <= first && behind <= end;
+        is_begun.then_some((top, level, frame))
+    }
+
     /// The largest block of a mapping that begins here and is in the range.
     fn block_level(&self, found: &Found, top: u32, at: u64, end: u64) -> u8 {
         let node = self.mapping.tree.get(top);
         // Pages that σ₀ granted hang below its own mapping, and σ₀ may not take them: then only the entries go that are left.
-        let is_whole = self.mapping.sigma0 != Some(node.space) || u64::from(node.live) == span(node);
+        let is_sigma0 = self.mapping.sigma0 == Some(node.space);
+        let is_whole = !is_sigma0 || u64::from(node.live) == span(node);
         if is_whole && at == node.page && at + span(node) <= end {
             return node.level();
         }
-        let mut level = self.whole_level(found, top);
+        // A block of ports may have holes.
+        let has_holes = is_port(at) && !is_sigma0;
+        let mut level = if has_holes {
+            node.level()
+        } else {
+            self.whole_level(found, top)
+        };
         while level > 0 && (at & (pages(level) - 1) != 0 || at + pages(level) > end) {
             level -= 1;
         }
@@ -199,7 +228,7 @@ impl<H: Hardware> Work<'_, H> {
             if self.budget <= 0 {
                 return Progress::More;
             }
-            self.budget -= 1;
+            self.budget -= 2;
             let (scope, stamp) = if doomed.is_some() {
                 (Scope::ALL, stamp | 1)
             } else {
@@ -225,7 +254,7 @@ impl<H: Hardware> Work<'_, H> {
                 break;
             }
             let mut parent = self.mapping.tree.get(node).parent;
-            self.budget -= UNIT;
+            self.budget -= 5 * UNIT;
             match self.finish(node, scope) {
                 Taken::More => return Progress::More,
                 Taken::Doomed => {
@@ -316,21 +345,19 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.sigma0 != Some(at.space) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
             return;
         }
+        self.budget -= 2 * UNIT;
         let (mut root, mut around) = (node, [None; 2]);
         while self.mapping.tree.get(root).kind() == Kind::Part {
             root = self.mapping.tree.get(root).parent;
             around[usize::from(self.mapping.tree.get(root).level() == 2)] = self.mapping.tree.only_kid(root);
         }
-        let rights = self.mapping.tree.get(root).rights;
-        let mut back = 0;
-        if is_port(at.page) {
-            for page in at.page..at.page + span(&at) {
-                let has = |kid: u32| self.look(self.mapping.tree.get(kid).space, page).is_some();
-                if self.look(at.space, page).is_none() && !around.into_iter().flatten().any(has) {
-                    self.set_ports(at.space, page, 1, true);
-                    back += 1;
-                }
-            }
+        let &Node { rights, live, .. } = self.mapping.tree.get(root);
+        let back = if is_port(at.page) && root == node {
+            self.set_ports(at.space, at.page, span(&at), true);
+            span(&at) as u32 - live
+        } else if is_port(at.page) {
+            let others = around.map(|kid| kid.map(|kid| self.mapping.tree.get(kid).space));
+            self.return_ports(at.space, at.page, span(&at), others)
         } else {
             let walk = self.walk(at.space, at.page, at.level());
             if walk.level != at.level() || is_present(walk.entry) {
@@ -339,8 +366,8 @@ impl<H: Hardware> Work<'_, H> {
             let fit = if root == node { Fit::Exact } else { Fit::Part };
             let entry = encode_mapping(at.frame, rights, at.level(), fit);
             self.set_entry(at.space, at.page, at.level(), entry);
-            back = pages(at.level()) as u32;
-        }
+            pages(at.level()) as u32
+        };
         self.mapping.tree.get_mut(root).live += back;
     }
 
@@ -412,7 +439,7 @@ impl<H: Hardware> Work<'_, H> {
             }
             self.take_entries(node, first + index as u64 * pages(1), 1, rights);
             self.mapping.tree.get_mut(node).cursor = index as u16 + 1;
-            self.budget -= 1;
+            self.budget -= 4;
         }
         true
     }
@@ -450,7 +477,7 @@ impl<H: Hardware> Work<'_, H> {
         if !self.owns(node, slot, Fit::Part, 0) {
             return;
         }
-        self.budget -= 16 * UNIT;
+        self.budget -= 24 * UNIT;
         let walk = self.walk(space, slot, 0);
         let mut taken = 0;
         for place in self.hardware.table(walk.places[0].0) {
@@ -485,25 +512,29 @@ impl<H: Hardware> Work<'_, H> {
         if u64::from(at.live) == span(&at) {
             self.set_ports(at.space, first, count, false);
             self.mapping.tree.get_mut(node).live -= count as u32;
-            self.budget -= (count / 64) as i32;
             return true;
         }
-        let begin = if level == 2 { u64::from(at.cursor) * pages(1) } else { 0 };
-        for port in first + begin..first + count {
-            if port.is_multiple_of(512) && self.budget <= 0 {
-                return self.mapping.tree.get(node).live == 0;
+        // Eight at once, for the cursor has no room for all of them.
+        for port in first + 8 * u64::from(at.cursor)..first + count {
+            if self.mapping.tree.get(node).live == 0 {
+                break;
             }
+            if self.budget <= 0 && port.is_multiple_of(8) {
+                self.mapping.tree.get_mut(node).cursor = ((port - first) / 8) as u16;
+                return false;
+            }
+            self.budget -= 1;
+            if self.look(at.space, port).is_none() {
+                continue;
+            }
+            self.budget -= 7;
             let foreign = (0..at.level()).any(|lower| {
                 let other = self.mapping.tree.find(at.space, lower, port & !(pages(lower) - 1));
                 other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page)
             });
-            if !foreign && self.look(at.space, port).is_some() {
+            if !foreign {
                 self.set_ports(at.space, port, 1, false);
                 self.mapping.tree.get_mut(node).live -= 1;
-            }
-            if port & 511 == 511 {
-                self.budget -= 64 * UNIT;
-                self.mapping.tree.get_mut(node).cursor = ((port - PORTS_PAGE) >> 9) as u16 + 1;
             }
         }
         true

@@ -115,7 +115,7 @@ impl<H: Hardware> Work<'_, H> {
                 Ok(Some(given)) => {
                     offset = (offset + pages(piece.level)).min(length);
                     count += given;
-                    self.budget -= 2 * UNIT;
+                    self.budget -= if how == How::Grant { 20 } else { 16 } * UNIT;
                 }
                 // The flush of the target changed the source, or is not finished.
                 Ok(None) if self.budget > 0 => self.budget -= 1,

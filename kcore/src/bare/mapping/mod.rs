@@ -48,6 +48,7 @@ pub use fpage::{Fpage, Resource};
 pub(in crate::bare) use runs::SHORT_MAX;
 use runs::{pages_for, steps_of};
 use short::Recent;
+use space::NOBODY;
 use tables::{Batch, Work};
 use tree::Tree;
 
@@ -211,6 +212,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         } else {
             Progress::More
         })
+    }
+
+    /// A space at or below this one that created no others.
+    pub(in crate::bare) fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
+        let created = |space| self.half.mapping.get(space).map(|found| found.created);
+        while let Some(youngest) = created(space).filter(|&created| created != NOBODY) {
+            space = SpaceId(u32::from(youngest));
+        }
+        space
     }
 
     /// Gives an fpage of `from` to `to`, which agrees by the window it names; where it lands says

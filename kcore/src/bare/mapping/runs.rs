@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Steps of one page that is given, or taken from one space.
-const PAGE_STEPS: i32 = 2 * UNIT;
+const PAGE_STEPS: i32 = 4 * UNIT;
 /// Pages of a call that is done without an event. A piece of the event follows if they are not enough.
 pub const SHORT_MAX: u64 = 16;
 

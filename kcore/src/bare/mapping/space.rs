@@ -163,7 +163,13 @@ impl<H: Hardware> Work<'_, H> {
             }
             at = PORTS_PAGE;
         }
-        self.flush_range(space, at.max(PORTS_PAGE), PORTS_END, Rights::RWX, Own::Too)
+        self.flush_from(
+            space,
+            (PORTS_PAGE, PORTS_END),
+            at.max(PORTS_PAGE),
+            Rights::RWX,
+            Own::Too,
+        )
     }
 
     /// Forgets the record of an empty space; its quota returns to its creator.

@@ -170,6 +170,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.batch.touched_count == BATCH {
             self.flush_now();
         }
+        self.budget -= 4;
         self.space(space).flush_wanted = true;
         let batch = &mut self.mapping.batch;
         batch.touched[batch.touched_count] = space;
@@ -283,7 +284,7 @@ impl<H: Hardware> Work<'_, H> {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 512), Relaxed);
                 self.touch(space);
-                self.budget -= 8 * UNIT;
+                self.budget -= 32 * UNIT;
             } else {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 0), Relaxed);
@@ -423,7 +424,7 @@ impl<H: Hardware> Work<'_, H> {
             let rest = &entries[..wanted];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 1 + i32::from(empty as u16 / 8);
+            self.budget -= 4 + i32::from(empty as u16 / 8);
         }
         Search::End
     }
@@ -437,18 +438,20 @@ impl<H: Hardware> Work<'_, H> {
         let ports = &self.space(space).ports;
         let mut looked = 0;
         while port < end && !ports.is_empty() {
-            // Eight bytes at once where all of them are forbidden.
-            let chunk = ports.get(port / 8..port / 8 + 8);
-            if port.is_multiple_of(8) && chunk.is_some_and(|chunk| *chunk == [0xff; 8]) {
-                port += 64;
-            } else if ports[port / 8] >> (port % 8) & 1 != 0 {
-                port += 1;
-            } else {
+            if ports[port / 8] >> (port % 8) & 1 == 0 {
                 break;
             }
-            looked += 1;
+            // Eight bytes at once where all of them are forbidden.
+            let eights = ports[port / 8..end / 8].chunks_exact(8);
+            let empty = if port.is_multiple_of(8) {
+                eights.take_while(|eight| **eight == [0xff; 8]).count()
+            } else {
+                0
+            };
+            port += (64 * empty).max(1);
+            looked += empty + 1;
         }
-        self.budget -= 1 + looked / 8;
+        self.budget -= 1 + i32::from(looked as u16 / 4);
         if port >= end || self.space(space).ports.is_empty() {
             return Search::End;
         }
@@ -486,7 +489,7 @@ impl<H: Hardware> Work<'_, H> {
         let has_block = || {
             let space = self.mapping.spaces[usize::from(node.space)].as_ref();
             let ports = space.and_then(|space| space.ports.get(first / 8..(first + block) / 8));
-            ports.is_some_and(|ports| ports.iter().all(|&byte| byte == 0))
+            ports.is_some_and(|ports| ports.chunks_exact(8).all(|eight| *eight == [0; 8]))
         };
         u8::from(is_sigma0 && first.is_multiple_of(block) && has_block())
     }
@@ -517,9 +520,34 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// Allows a space those ports of a range that neither it has nor one of the others; how many.
+    pub fn return_ports(&mut self, space: u16, page: u64, count: u64, others: [Option<u16>; 2]) -> u32 {
+        let first = (page - PORTS_PAGE) as usize;
+        let mut own = core::mem::take(&mut self.space(space).ports);
+        let ports = |space: u16| Some(self.mapping.spaces[usize::from(space)].as_ref()?.ports.as_slice());
+        let [one, other] = others.map(|space| space.and_then(ports).unwrap_or_default());
+        let mask = (u64::MAX >> 64_u64.saturating_sub(count)) << (first % 64);
+        let words = first / 64..(first + count as usize).div_ceil(64);
+        let mut back = 0;
+        for index in words {
+            let forbidden = word(&own, index);
+            let free = forbidden & word(one, index) & word(other, index) & mask;
+            if free != 0 {
+                back += free.count_ones();
+                own[8 * index..8 * index + 8].copy_from_slice(&(forbidden & !free).to_le_bytes());
+            }
+        }
+        self.space(space).ports = own;
+        if back > 0 {
+            self.touch(space);
+        }
+        back
+    }
+
     /// Allows or forbids a range of ports.
     pub fn set_ports(&mut self, space: u16, page: u64, count: u64, allowed: bool) {
         self.touch(space);
+        self.budget -= (count / 256) as i32;
         let first = (page - PORTS_PAGE) as usize;
         let end = first + count as usize;
         let ports = &mut self.space(space).ports;
@@ -535,6 +563,14 @@ impl<H: Hardware> Work<'_, H> {
             }
         }
     }
+}
+
+/// A word of a port bitmap: all are forbidden where there is none.
+fn word(ports: &[u8], index: usize) -> u64 {
+    let bytes = ports
+        .get(8 * index..8 * index + 8)
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(u64::MAX, u64::from_le_bytes)
 }
 
 fn found(walk: &Walk, page: u64) -> Found {

@@ -51,6 +51,11 @@ impl<H: Hardware> Kernel<H, Bare> {
             if waits != (thread.slow & WAITS != 0) {
                 return Err("the fast path may deliver where it must not, or never again");
             }
+            if self.is_ending(index as u32)
+                && (waits || part.wait_for != 0 || matches!(thread.state, State::Sending(_)))
+            {
+                return Err("a thread whose end has begun waits");
+            }
             let partner = crate::ThreadId(part.wait_for);
             if part.wait_for != 0
                 && part.wait_for != ANYONE

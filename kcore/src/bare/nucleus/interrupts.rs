@@ -61,7 +61,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Some(number) = Nucleus::interrupt_of(interrupt.wrapping_add(1)) else {
             return Err(Error::BadArgument);
         };
-        if thread != 0 && self.threads().find(ThreadId(thread)).is_none() {
+        if thread != 0 && self.find_thread(thread).is_none() {
             return Err(Error::NoSuchThread);
         }
         let before = self.half.nucleus.interrupts[number].thread;

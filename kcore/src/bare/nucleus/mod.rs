@@ -26,7 +26,7 @@ use crate::{
         mapping::{Own, Progress},
     },
     event::{Event, Outcome},
-    thread::Resumed,
+    thread::{Operation, Resumed},
 };
 pub(in crate::bare) use interrupts::Line;
 pub(in crate::bare) use spaces::SpacePart;
@@ -112,8 +112,13 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.thread_space(thread) == self.half.nucleus.root {
             self.hardware.stop(abi::host::EXIT_PANIC);
         }
-        self.bare_thread_delete(thread.index() as u32);
-        Outcome::Gone
+        let me = thread.index() as u32;
+        let outcome = self.delete_call(me, 0);
+        if matches!(outcome, Outcome::Again) {
+            let delete = Operation::called(Call::ThreadDelete as u64, [0; 6]);
+            self.set_operation(me, Some(delete));
+        }
+        outcome
     }
 
     fn nucleus_call(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6], resumed: Resumed) -> Outcome {

@@ -14,9 +14,11 @@ use crate::{
     Frame, Hardware, Kernel, Leaf, Machine, PageEntry, SpaceId,
     bare::{
         Bare, THREADS_MAX,
+        going::PIECE_STEPS,
         mapping::{DEPTH_MAX, Progress, TABLE_UNITS, UNIT_BYTES},
     },
-    thread::Thread,
+    space::SPACES_MAX,
+    thread::{State, Thread},
 };
 
 /// Slots that hold all message buffers.
@@ -25,8 +27,6 @@ const BUFFER_SLOTS: usize = THREADS_MAX * PAGE as usize / SLOT as usize;
 const THREAD_UNITS: u32 = (size_of::<Thread>().div_ceil(UNIT_BYTES) + PAGE as usize / UNIT_BYTES) as u32;
 /// The further cost of a space's first message buffer: the tables above those of [`buffer_slot`].
 const BUFFER_TABLES_UNITS: u32 = 2 * TABLE_UNITS;
-/// Threads that one call deletes at most with their space.
-const DELETED_AT_ONCE: u32 = 8;
 
 /// The µ-kernel's record of a free space.
 pub struct SpacePart {
@@ -42,8 +42,6 @@ pub struct SpacePart {
     pub(in crate::bare) supervisor: u64,
     /// Threads in it.
     pub(in crate::bare) threads: u32,
-    /// Spaces that it made.
-    pub(in crate::bare) children: u32,
     /// Leaves of its message buffers.
     buffers: [Option<Leaf>; BUFFER_SLOTS],
 }
@@ -111,8 +109,9 @@ impl Nucleus {
     fn enter(&mut self, space: SpaceId, parent: SpaceId, [pager, handler, supervisor]: [u64; 3]) -> Result<u64, Error> {
         let place = space.0 as usize;
         if self.spaces.len() <= place {
-            let more = place + 1 - self.spaces.len();
-            self.spaces.try_reserve(more).map_err(|_| Error::NoMemory)?;
+            // Room for all at once: nobody waits until all are moved to a larger place.
+            let missing = SPACES_MAX - self.spaces.len();
+            self.spaces.try_reserve_exact(missing).map_err(|_| Error::NoMemory)?;
             self.spaces.resize_with(place + 1, || None);
         }
         self.versions += 1;
@@ -124,12 +123,8 @@ impl Nucleus {
             handler,
             supervisor,
             threads: 0,
-            children: 0,
             buffers: [None; BUFFER_SLOTS],
         });
-        if let Some(parent) = self.part_mut(parent) {
-            parent.children += 1;
-        }
         Ok(id)
     }
 }
@@ -208,12 +203,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.free_space_destroy(space)? == Progress::More {
             return Ok(Progress::More);
         }
-        let parent = self.half.nucleus.spaces[space.0 as usize]
-            .take()
-            .map(|part| part.parent);
-        if let Some(part) = parent.and_then(|parent| self.half.nucleus.part_mut(parent)) {
-            part.children -= 1;
-        }
+        self.half.nucleus.spaces[space.0 as usize] = None;
         Ok(if space == target {
             Progress::Done
         } else {
@@ -221,25 +211,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         })
     }
 
-    /// A space at or below this one that made no others.
-    fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
-        while self.half.nucleus.part(space).is_some_and(|part| part.children > 0) {
-            let below = |part: &Option<SpacePart>| part.as_ref().is_some_and(|part| part.parent == space);
-            match self.half.nucleus.spaces.iter().position(below) {
-                Some(number) => space = SpaceId(number as u32),
-                None => break,
-            }
-        }
-        space
-    }
-
+    /// Deletes threads of a space, as many as may be in one piece.
     fn delete_threads_of(&mut self, space: SpaceId) {
-        let mut left = DELETED_AT_ONCE;
+        let mut steps = PIECE_STEPS;
         for index in 0..self.threads().table.len() as u32 {
+            steps -= i32::from(index % 4 == 0);
             let thread = self.thread(index);
-            if left > 0 && thread.space == space && thread.state != crate::thread::State::Free {
-                left -= 1;
-                self.bare_thread_delete(index);
+            let is_there = thread.space == space && thread.state != State::Free;
+            if is_there && (steps <= 0 || self.bare_thread_delete(index, &mut steps) == Progress::More) {
+                return;
             }
         }
     }

@@ -14,7 +14,7 @@ use abi::{
 
 use crate::{
     Hardware, Kernel, Machine, SpaceId, ThreadId,
-    bare::{Bare, ipc},
+    bare::{Bare, going::PIECE_STEPS, ipc, mapping::Progress},
     event::Outcome,
     scheduler::Standing,
     thread::{Context, Resumed, State, USER_FLAGS},
@@ -22,6 +22,9 @@ use crate::{
 
 /// Flags that a program may have: the arithmetic ones, DF, and TF, so that it can be stepped through.
 const FLAGS_FREE: u64 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x800;
+
+/// Steps of a thread's end, beside those of the threads that wait for it.
+const END_STEPS: i32 = 64;
 
 /// General registers, which stand first in a context and in [`Registers`], in the same order.
 const GENERAL: usize = 15;
@@ -116,8 +119,17 @@ impl<H: Hardware> Kernel<H, Bare> {
         Ok(priority as u8)
     }
 
-    /// A thread by its identifier (0: the caller), if the caller is in its space or above it.
+    /// A thread by its identifier (0: the caller), if the caller is in its space or above it, and its end has not begun.
     fn thread_below(&self, me: u32, id: u64) -> Result<u32, Error> {
+        let index = self.ending_or_below(me, id)?;
+        if self.is_ending(index) {
+            return Err(Error::NoSuchThread);
+        }
+        Ok(index)
+    }
+
+    /// The same of one whose end may have begun.
+    fn ending_or_below(&self, me: u32, id: u64) -> Result<u32, Error> {
         if id == 0 {
             return Ok(me);
         }
@@ -130,24 +142,29 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     pub(super) fn delete_call(&mut self, me: u32, id: u64) -> Outcome {
-        match self.thread_below(me, id) {
-            Ok(index) => {
-                self.bare_thread_delete(index);
-                if index == me {
-                    return Outcome::Gone;
-                }
-                Outcome::Return(Ok((0, 0)))
-            }
+        let mut steps = PIECE_STEPS;
+        match self.ending_or_below(me, id) {
+            Ok(index) if self.bare_thread_delete(index, &mut steps) == Progress::More => Outcome::Again,
+            Ok(index) if index == me => Outcome::Gone,
+            Ok(_) => Outcome::Return(Ok((0, 0))),
             Err(error) => Outcome::Return(Err(error)),
         }
     }
 
-    /// Deletes a thread, wherever it is.
-    pub(super) fn bare_thread_delete(&mut self, index: u32) {
+    /// Deletes a thread, wherever it is, or goes on with that. It does nothing else any more.
+    pub(super) fn bare_thread_delete(&mut self, index: u32, steps: &mut i32) -> Progress {
+        if self.current() != Some(index) {
+            self.detach(index);
+        }
+        if self.forget_messages(index, steps) == Progress::More {
+            return Progress::More;
+        }
+        *steps -= END_STEPS;
         let space = self.thread(index).space;
         let id = self.id_of(index);
         self.thread_destroy(id);
         self.drop_buffer(index, space);
+        Progress::Done
     }
 
     pub(super) fn change_priority(&mut self, me: u32, id: u64, priority: u64) -> Result<(u64, u64), Error> {
