@@ -113,24 +113,25 @@ impl<W: World> Check<'_, W> {
         (self.report)(finding);
     }
 
-    /// Notes that a block is reached.
-    fn reach(&mut self, block: u64) {
+    /// Notes that a block is reached; tells whether nothing else led to it before.
+    fn reach(&mut self, block: u64) -> bool {
         self.tally.blocks += 1;
         if !self.store.geometry.is_data(block) {
             self.find(Finding::SharedBlock(block));
-            return;
+            return true;
         }
         let bit = block - self.store.geometry.data_start();
         let word = &mut self.reached[(bit / 64) as usize];
         let mask = 1 << (bit % 64);
         if *word & mask != 0 {
             self.find(Finding::SharedBlock(block));
-        } else {
-            *word |= mask;
-            if !self.store.allocation.used.get(bit) {
-                self.find(Finding::MarkedFree(block));
-            }
+            return false;
         }
+        *word |= mask;
+        if !self.store.allocation.used.get(bit) {
+            self.find(Finding::MarkedFree(block));
+        }
+        true
     }
 
     fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>, MountError> {
@@ -206,7 +207,10 @@ impl<W: World> Check<'_, W> {
                 page: first_page(key),
             });
         } else if entry.block != 0 {
-            self.reach(entry.block);
+            // A node that many entries share is gone through once: six levels of such nodes would take for ever.
+            if !self.reach(entry.block) {
+                return Ok(());
+            }
             bytes = self.read(place)?;
             if bytes.is_none() {
                 let page = first_page(key);

@@ -155,6 +155,37 @@ fn a_block_with_two_ways_to_it_or_outside_is_found() {
     }
 }
 
+/// Nodes all of whose entries lead to the same node below: a look at all paths would never end.
+#[test]
+fn nodes_with_many_parents_are_gone_through_once() {
+    let (mut world, mut store) = sample();
+    let mut entry = small(&store);
+    for level in 1..=6 {
+        let block = BLOCKS - level;
+        let mut bytes = [0; BLOCK];
+        for slot in 0..FANOUT as usize {
+            bytes[16 * slot..][..8].copy_from_slice(&entry.block.to_le_bytes());
+            bytes[16 * slot + 8..][..8].copy_from_slice(&entry.checksum.to_le_bytes());
+        }
+        world.disk.insert(block, bytes);
+        let checksum = store.key.checksum(block, &bytes);
+        entry = Entry {
+            block,
+            checksum,
+            ..Entry::NONE
+        };
+        mark(&mut store, block);
+    }
+    store.table.set_map(SMALL, MapRoot { levels: 6, entry });
+    let mut shared = 0;
+    let tally = store.verify(&mut world, &mut |finding| {
+        shared += u64::from(matches!(finding, Finding::SharedBlock(_)));
+        assert!(shared <= 6 * (FANOUT - 1), "nodes are gone through again");
+    });
+    assert!(tally.is_ok());
+    assert_eq!(shared, 6 * (FANOUT - 1));
+}
+
 #[test]
 fn lost_maps_and_pages_beyond_the_end_are_found() {
     let (_, store) = sample();
