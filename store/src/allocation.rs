@@ -11,9 +11,9 @@
 //! that an empty store of any size costs nothing to format or to mount.
 
 use crate::breaks::{Breaks, Invariant};
+use crate::containers::List;
 use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
 use crate::heap::{NoHeap, zeroed};
-use crate::containers::List;
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,8 +21,8 @@ use core::ops::Range;
 
 /// Bits in a word of a bitmap.
 const WORD: u64 = 64;
-/// Blocks that are marked free in one piece: some 30 instructions each.
-const RELEASE_PIECE: usize = 64;
+/// Blocks that are marked free in one piece: some 100 instructions each.
+const RELEASE_PIECE: usize = 32;
 /// Words of a bitmap that are cleared in one piece.
 const SWEEP_PIECE: usize = 1024;
 /// Words in a bitmap block.
@@ -407,7 +407,7 @@ impl Allocation {
             let Some(block) = self.freed_before.pop() else { break };
             hold(&mut self.freed_now, block);
         }
-        self.freed_before.len() > 0
+        !self.freed_before.is_empty()
     }
 
     /// The generation being built is durable.
@@ -423,7 +423,7 @@ impl Allocation {
 
     /// Whether blocks are yet to be marked free.
     pub(crate) fn is_releasing(&self) -> bool {
-        self.releasing.len() > 0 || self.young.is_sweeping()
+        !self.releasing.is_empty() || self.young.is_sweeping()
     }
 
     /// Marks some blocks free that nothing needs any more; tells whether there were any.

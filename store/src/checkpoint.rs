@@ -261,7 +261,7 @@ impl Checkpoint {
         } else {
             store.allocation.release(entry.block);
         }
-        store.give_back(&page);
+        store.give_back(page);
     }
 
     pub(crate) fn advance(&mut self, store: &mut Store, world: &mut impl World) -> Progress {
@@ -343,7 +343,7 @@ impl Checkpoint {
                 Ok(Step::Complete)
             }
             Phase::Table => {
-                // Where the first step failed it goes on: an overflow block that was begun has its place, and is not listed again.
+                // Where its first step failed, it goes on.
                 if entering && self.parts.is_empty() {
                     self.listing = store.table.begin_listing()?;
                 }
@@ -676,10 +676,12 @@ impl Checkpoint {
             }
             self.forgotten = base + 1;
         }
-        for _ in 0..STEP_PIECE {
-            self.parts.pop().into_iter().for_each(|part| store.table.clear_dirty(part));
-        }
-        !self.parts.is_empty() || self.forgotten < u64::MAX || store.settled.pop_first().is_some() || self.changed.drop_some()
+        let parts = (0..STEP_PIECE).map_while(|_| self.parts.pop());
+        parts.for_each(|part| store.table.clear_dirty(part));
+        !self.parts.is_empty()
+            || self.forgotten < u64::MAX
+            || store.settled.pop_first().is_some()
+            || self.changed.drop_some()
     }
 
     /// Its pages are promised their room again as they are [taken back](Store::page_over).
@@ -698,9 +700,7 @@ impl Checkpoint {
     fn abort_step(&mut self, store: &mut Store) -> bool {
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
         if let Some(part) = self.parts.pop() {
-            if let Part::Overflow(..) = part
-                && self.parts.len() < self.begun_parts
-            {
+            if matches!(part, Part::Overflow(..)) && self.parts.len() < self.begun_parts {
                 let place = store.table.set_place(part, Place::default());
                 store.allocation.free(place.block);
             }
@@ -710,11 +710,9 @@ impl Checkpoint {
         if store.change_comes_back(&mut []) || store.settling_comes_back() {
             return true;
         }
-        if let Some((base, ())) = self.changed.pop_first() {
-            store.changed_again(core::iter::once(base));
-            return true;
-        }
-        if self.changed.drop_some() {
+        let changed = self.changed.pop_first();
+        store.changed_again(changed.into_iter().map(|(base, ())| base));
+        if changed.is_some() || self.changed.drop_some() {
             return true;
         }
         if !core::mem::replace(&mut self.is_told, true) {

@@ -216,7 +216,11 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
     let newer = Geometry::superblock(current.generation + 1, 0);
     // Rot in an old superblock costs nothing, if both copies still say that they are old.
     let newer_unreadable = [newer, newer + 1].iter().all(|block| bad.contains(block))
-        && generations.iter().filter(|&&old| old + 1 == current.generation).count() < 2;
+        && generations
+            .iter()
+            .filter(|&&old| old.checked_add(1) == Some(current.generation))
+            .count()
+            < 2;
     let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
     });

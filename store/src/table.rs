@@ -517,7 +517,6 @@ impl Table {
     pub(crate) fn list_dirty(&self, way: &mut Vec<(NodeId, usize)>, parts: &mut List<Part>) -> Result<(), NoHeap> {
         let Some(top) = way.last_mut() else { return Ok(()) };
         let (id, at) = *top;
-        parts.reserve(1)?;
         match &self.nodes[id as usize].body {
             Body::Leaf(rows) => {
                 if let Some(row) = rows.get(at) {
@@ -538,7 +537,7 @@ impl Table {
                 }
             }
         }
-        parts.push_reserved(Part::Node(id));
+        parts.push(Part::Node(id))?;
         way.pop();
         Ok(())
     }

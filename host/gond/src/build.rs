@@ -7,6 +7,7 @@
 use crate::display::{self, Job};
 use crate::{arguments, place};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -162,9 +163,38 @@ fn program_names(root: &Path) -> Result<Vec<String>> {
     Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 
+/// The library of programs that run on the bare µ-kernel.
+const ROOT_LIBRARY: &str = "nucleus";
+
+/// Packages of the sources that are programs of the bare µ-kernel: those that use its library.
+fn root_programs(root: &Path) -> Result<Vec<String>> {
+    let output = cargo(root)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let all: Value = serde_json::from_slice(&output.stdout).context("cargo's list of packages")?;
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let packages = items(&all["packages"]).into_iter();
+    let uses = |package: &Value| {
+        items(&package["dependencies"])
+            .iter()
+            .any(|of| of["name"] == ROOT_LIBRARY)
+    };
+    Ok(packages.filter(uses).map(|package| name(&package)).collect())
+}
+
 /// Builds a program of the bare µ-kernel: the ELF file of the package with this name.
 pub fn root_program(name: &str) -> Result<PathBuf> {
     let root = &place::root()?;
+    let programs = root_programs(root)?;
+    if !programs.iter().any(|program| program == name) {
+        let programs = programs.join(", ");
+        bail!("'{name}' is no package for the bare µ-kernel; there are: {programs} (docs/guide/nucleus.md)");
+    }
     let folder = root.join("target/programs");
     cargo_build(
         root,

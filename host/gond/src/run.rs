@@ -242,9 +242,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// A root program on the bare µ-kernel; the kernel's log is its output.
 fn run_root(package: &str, options: &Options) -> Result<ExitCode> {
     machine::require_emulator()?;
+    let program = build::root_program(package)?;
     let kernel = build::kernel(&place::root()?, build::Profile::Guest, build::Kernel::Bare)?;
     let scratch = Scratch::make()?;
-    let mut machine = bare::machine(&kernel, &build::root_program(package)?, &scratch)?;
+    let mut machine = bare::machine(&kernel, &program, &scratch)?;
     machine.memory = options.memory;
     machine.processors = options.processors;
     machine.accelerator = options.accelerator;

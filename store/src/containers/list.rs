@@ -73,8 +73,12 @@ impl<T> List<T> {
     ///
     /// # Errors
     /// [`Error::NoMemory`].
+    #[inline]
     pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
         let all = self.len + more;
+        if all <= self.promised {
+            return Ok(());
+        }
         while self.pieces.len() * Self::PIECE < all {
             let mut piece = Vec::new();
             piece.try_reserve_exact(Self::PIECE).map_err(|_| Error::NoMemory)?;
@@ -106,10 +110,13 @@ impl<T> List<T> {
     }
 
     /// Takes the last entry off.
+    #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        self.len = self.len.checked_sub(1)?;
-        let entry = self.pieces.get_mut(self.len / Self::PIECE)?.pop();
-        if self.pieces.len() > self.len.max(self.promised).div_ceil(Self::PIECE) {
+        let place = self.len.checked_sub(1)?;
+        let piece = self.pieces.get_mut(place / Self::PIECE)?;
+        let entry = piece.pop();
+        self.len = place;
+        if piece.is_empty() && place >= self.promised {
             self.pieces.pop();
             shrink(&mut self.pieces, 0);
         }

@@ -134,6 +134,11 @@ const REFUSED_BY_THE_TOOL: &[(&[&str], &str)] = &[
     (&["nosuch"], "there is no command 'nosuch'"),
     (&["run", "--gdb", "abc"], "--gdb takes a port number"),
     (&["run", "--gdb", "99999"], "--gdb takes a port number"),
+    (
+        &["run", "--root", "nosuch"],
+        "no package for the bare µ-kernel; there are: ",
+    ),
+    (&["run", "--root", "hello"], "'hello' is no package"),
     (&["run", "--disk", ""], "'' is not a file name"),
     (&["check", ""], "cannot open the disk image ''"),
     (
