@@ -16,7 +16,7 @@ use kcore::{
     space::Tags,
     thread::{Operation, Resumed, State},
 };
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 const FRAMES: u32 = 4000;
 /// Memory of σ₀ beyond the kernel's, in pages.
@@ -80,6 +80,20 @@ impl Rig {
         let operation = self.kernel.take_operation(index).expect("it goes on");
         let resumed = self.kernel.thread(index).resumed;
         self.piece(thread, operation, resumed)
+    }
+
+    /// A thread faults: on the short path, or if that refuses on the general one.
+    fn fault(&mut self, thread: ThreadId) {
+        self.run(thread);
+        let (address, access) = (0x1000, Access::Read);
+        if self.kernel.fault_short(address, access).is_none() {
+            let fault = Event::Fault {
+                thread,
+                address,
+                access,
+            };
+            assert_eq!(self.kernel.nucleus_event(fault), Outcome::Gone);
+        }
     }
 
     fn piece(&mut self, thread: ThreadId, operation: Operation, resumed: Resumed) -> Option<Answer> {
@@ -155,7 +169,12 @@ impl Rig {
 
     /// So many items of a size, one behind the other, as the words of a thread.
     fn items(&mut self, thread: ThreadId, count: u64, log2: u8) {
-        let words: Vec<u64> = (0..count)
+        self.items_of(thread, 0..count, log2);
+    }
+
+    /// The same of other pages.
+    fn items_of(&mut self, thread: ThreadId, items: Range<u64>, log2: u8) {
+        let words: Vec<u64> = items
             .flat_map(|item| [fpage(FROM + (item << log2), log2, Rights::RW), MAP])
             .collect();
         self.words(thread, &words);
@@ -186,7 +205,7 @@ fn receive(timeouts: u64) -> [u64; 6] {
     [0, ANYONE, 0, timeouts, window(), 0]
 }
 
-/// Several items none of which is given in one piece: whoever of the two comes second does the work, and it ends.
+/// Several items none of which is given in one piece: the thread that comes second does the work, and it ends.
 #[test]
 fn a_message_of_large_items_arrives() {
     for (items, timeout_us) in [(2, u32::MAX), (8, u32::MAX), (8, 0)] {
@@ -266,6 +285,58 @@ fn another_wait_takes_a_message_from_its_front() {
         }
     }
     assert_eq!(rig.pages(receiver), 256);
+}
+
+/// The same if the next wait is being given items, too, by another sender; the first one ends by a message or by a fault.
+#[test]
+fn what_others_give_in_another_wait_does_not_count() {
+    for is_fault in [false, true] {
+        let mut rig = Rig::new();
+        let (boss, sender, large) = (rig.boss, rig.mate(), rig.mate());
+        let receiver = rig.other();
+        let space = rig.done(boss, Call::SpaceCreate, [20_000, receiver.0, 0, 0, 0, 0]);
+        let short = rig.done(boss, Call::ThreadCreate, [space, 0x40_0000, 0x50_0000, 0, 3, 0]);
+        // With a more urgent thread ready no fault takes the short path.
+        rig.kernel.thread_suspend(boss);
+        let elsewhere = fpage(TO - (1 << 40), 40, Rights::RWX);
+        let first = [0, ANYONE, 0, NO_TIMEOUTS, elsewhere, 0];
+        assert_eq!(rig.begin(receiver, Call::Ipc, first), None);
+        rig.items(sender, 4, LARGE);
+        assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 4, u32::MAX)), None);
+        if is_fault {
+            rig.fault(ThreadId(short));
+        } else {
+            let answer = rig.begin(ThreadId(short), Call::Ipc, send(receiver, 0, u32::MAX));
+            assert_eq!(answer, Some(Ok((0, 0))));
+        }
+        assert_eq!(rig.kernel.threads().get(receiver).context.rsi, short);
+        assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+        rig.items_of(large, 8..12, LARGE);
+        assert_eq!(rig.begin(large, Call::Ipc, send(receiver, 4, u32::MAX)), None);
+        let of_others = rig.pages(receiver);
+        while rig.goes_on(sender) && rig.go_on(sender).is_none() {}
+        assert_eq!(rig.kernel.threads().get(receiver).context.rsi, sender.0);
+        assert_eq!(rig.pages(receiver), of_others + 256);
+    }
+}
+
+/// Items that were taken of one message do not count as taken of the sender's next one.
+#[test]
+fn another_message_of_the_same_sender_is_taken_from_its_front() {
+    let mut rig = Rig::new();
+    let (sender, receiver) = (rig.mate(), rig.other());
+    rig.items(sender, 4, LARGE);
+    assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 4, 50)), None);
+    assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+    let of_the_first = rig.pages(receiver);
+    rig.kernel.hardware.now_ns += 60_000;
+    rig.kernel.tick();
+    assert_eq!(rig.go_on(sender), Some(Err(Error::TimedOut)));
+    rig.items_of(sender, 8..12, LARGE);
+    assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 4, u32::MAX)), None);
+    while rig.goes_on(receiver) && rig.go_on(receiver).is_none() {}
+    assert_eq!(rig.kernel.threads().get(receiver).context.rsi, sender.0);
+    assert_eq!(rig.pages(receiver), of_the_first + 256);
 }
 
 const MANY: usize = 900;

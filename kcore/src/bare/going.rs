@@ -23,8 +23,8 @@ pub struct Going {
     pub(in crate::bare) left: i32,
     /// The position in the giving or taking of an fpage.
     pub(in crate::bare) position: Position,
-    /// The sender of the message that is being taken.
-    pub(in crate::bare) sender: u64,
+    /// The message that is being given: its sender, and the number of the wait of the one of the two that waits.
+    pub(in crate::bare) message: (u64, u64),
     /// Items of the message that are given.
     pub(in crate::bare) items: usize,
     /// Pages that the call's earlier pieces gave.
@@ -38,7 +38,7 @@ impl Default for Going {
         Self {
             left: PIECE_STEPS,
             position: Position::START,
-            sender: 0,
+            message: (0, 0),
             items: 0,
             given: 0,
             until: None,
@@ -72,9 +72,9 @@ impl Going {
         self.position = Position::START;
     }
 
-    /// The message of that sender is taken: from its front, unless it is the one whose taking goes on.
-    pub(in crate::bare) fn take_from(&mut self, sender: u64) {
-        if core::mem::replace(&mut self.sender, sender) != sender {
+    /// This message is given: from its front, unless it is the one that goes on. Items of another wait may be gone.
+    pub(in crate::bare) fn begin_message(&mut self, message: (u64, u64)) {
+        if core::mem::replace(&mut self.message, message) != message {
             self.begin_item(0);
         }
     }
@@ -100,13 +100,6 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(in crate::bare) fn forget_going(&mut self, me: u32) {
         if let Some(place) = self.half.nucleus.going.get_mut(me as usize) {
             *place = None;
-        }
-    }
-
-    /// What a thread's operation has given may be gone.
-    pub(in crate::bare) fn going_from_front(&mut self, me: u32) {
-        if let Some(Some(going)) = self.half.nucleus.going.get_mut(me as usize) {
-            going.begin_item(0);
         }
     }
 

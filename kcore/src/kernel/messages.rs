@@ -31,6 +31,8 @@ pub struct Part {
     pub(super) senders: List,
     /// Its message buffer, or [`Frame::NOWHERE`].
     buffer: Frame,
+    /// Its waits that items are given in, counted: with another number it sends another message, or has another window.
+    pub(crate) waits: u64,
     /// The fault or exception that it waits to have answered.
     pub(crate) trouble: Option<Trouble>,
 }
@@ -71,9 +73,10 @@ impl Part {
             bit,
             senders,
             buffer,
+            waits,
             trouble,
         } = self;
-        (*wait_for, *window) = (0, 0);
+        (*wait_for, *window, *waits) = (0, 0, 0);
         (*pending, *delivered, *awaited) = (0, 0, 0);
         *bit = 1 << (place % u32::BITS);
         *senders = List::EMPTY;
@@ -132,6 +135,7 @@ impl Part {
         pending: 0,
         delivered: 0,
         buffer: Frame::NOWHERE,
+        waits: 0,
         trouble: None,
     };
 }
@@ -179,7 +183,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     /// Puts a thread that is in no list behind the others that send to `to`.
     pub(crate) fn wait_to_send(&mut self, sender: u32, to: u32, until: Option<u64>) {
-        self.threads.table[sender as usize].state = State::Sending(to);
+        let thread = &mut self.threads.table[sender as usize];
+        thread.state = State::Sending(to);
+        thread.ipc.waits += 1;
         if let Some(at_ns) = until {
             self.set_deadline(sender, at_ns);
         }
@@ -220,20 +226,16 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.threads.table[index as usize].slow & ENDS != 0
     }
 
-    /// A thread that waits is being given items, until its wait ends.
+    /// A thread that waits is being given items, until its wait ends. No fast path ends it, so that it is counted.
     pub(crate) fn begin_giving(&mut self, receiver: u32) {
         self.threads.table[receiver as usize].slow |= TAKES;
-    }
-
-    /// Whether a thread that waits has been given items in this wait.
-    pub(crate) fn is_given_to(&self, receiver: u32) -> bool {
-        self.threads.table[receiver as usize].slow & TAKES != 0
     }
 
     /// Takes a receiver out of its wait; it is in no list then. A running thread goes on running.
     pub(crate) fn end_wait(&mut self, receiver: u32) {
         let thread = &mut self.threads.table[receiver as usize];
         thread.ipc.wait_for = 0;
+        thread.ipc.waits += u64::from(thread.slow & TAKES != 0);
         thread.slow &= !(WAITS | TAKES);
         if thread.state == State::Receiving {
             thread.state = State::Suspended;
@@ -274,11 +276,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let processor = &mut self.processor;
         let thread = self.threads.table.get_mut(receiver as usize)?;
         debug_assert!(
-            thread.state == State::Receiving,
-            "a message for a thread that waits for none"
+            thread.state == State::Receiving && thread.slow & TAKES == 0,
+            "a message for a thread that waits for none, or takes another one"
         );
         thread.ipc.wait_for = 0;
-        thread.slow &= !(WAITS | TAKES);
+        thread.slow &= !WAITS;
         thread.deadline_ns = NO_TIME;
         thread.state = State::Running;
         thread.processor = processor.number;

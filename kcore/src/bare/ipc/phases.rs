@@ -70,10 +70,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             return failed(Error::Protection);
         }
         if self.waits_for(to, me) {
-            if resumed != Resumed::First && !self.is_given_to(to) {
-                // Another wait of its: what was given before may be gone.
-                self.going_from_front(me);
-            }
             return match self.transfer((me, to), request, me, steps) {
                 Ok(Progress::Done) => Sent::To(to),
                 Ok(Progress::More) if self.is_late(me, request.send_us()) => failed(Error::TimedOut),

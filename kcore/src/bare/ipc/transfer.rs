@@ -143,12 +143,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     ) -> Result<Progress, Error> {
         let mut going = self.going(me);
         going.left = *steps;
-        going.take_from(self.id_of(sender).0);
+        let waiting = if me == sender { receiver } else { sender };
+        going.begin_message((self.id_of(sender).0, self.thread(waiting).ipc.waits));
         let given = self.give_items(sender, receiver, tag, &mut going);
         *steps = going.left;
         if given != Ok(Progress::More) {
             // Another message, if one follows, is taken from its front.
-            going.take_from(0);
+            going.begin_message((0, 0));
         }
         self.keep_going(me, going);
         given

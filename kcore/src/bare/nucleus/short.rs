@@ -23,7 +23,7 @@ use crate::{
     },
     event::Access,
     kernel::Rotation,
-    messages::{Trouble, WAITS},
+    messages::{TAKES, Trouble, WAITS},
     thread::{Thread, USER_FLAGS, VectorState},
 };
 
@@ -153,7 +153,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let other = self.threads().table.get(to as usize)?;
         // Zero, which names no pager, is nobody's identifier; a thread that runs, and is its own pager, waits for nobody.
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        if other.id.0 != pager || !waits || other.slow & WAITS != 0 || !self.may_run(other) {
+        if other.id.0 != pager || !waits || other.slow & (WAITS | TAKES) != 0 || !self.may_run(other) {
             return None;
         }
         let words = [address, u64::from(access.right().bits()), rip, space];
@@ -182,7 +182,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let other = self.threads().table.get(to as usize)?;
         let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
         let urgent = running.more_urgent & 1 << other.standing.level() != 0;
-        if other.id.0 != thread || !waits || other.slow & WAITS != 0 || !urgent || !self.may_run(other) {
+        if other.id.0 != thread || !waits || other.slow & (WAITS | TAKES) != 0 || !urgent || !self.may_run(other) {
             return None;
         }
         self.make_room();
