@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error,
     address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
-    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD},
+    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD, UNMAP_REPLACE},
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
@@ -227,4 +227,40 @@ fn calls_of_the_machine_are_paid_for() {
         outside * 2 < inside,
         "{outside} accesses in one event, and {inside} where calls cost nothing"
     );
+}
+
+/// So it is with pages that are copied, go back to what the last checkpoint had, or get other limits.
+#[test]
+fn calls_of_the_machine_for_pages_are_paid_for() {
+    const PAGES: u64 = 200;
+    let [inside, outside] = [0, kcore::outside::Remote::<()>::CALL].map(|call| {
+        let mut rig = Rig::new(10, 16_000, 8192);
+        rig.server.machine_call = call;
+        let actor = rig.actor(Apd::EMPTY);
+        let [from, to] = [0, 1].map(|_| {
+            let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGES * PAGE, 0]).unwrap();
+            for page in 0..PAGES {
+                rig.store(actor.space, base + page * PAGE, page).unwrap();
+            }
+            base
+        });
+        let free = |rig: &Rig| rig.world.kernel.frames().free();
+        let copied = rig.largest_step(actor, Call::PageCopy, &[from, to, PAGES], free);
+        let limited = rig.longest_event(actor, Call::PageLimit, &[from, PAGES, 4]);
+        rig.call(actor, Call::KeepObject, &[to]).unwrap();
+        rig.checkpoint().unwrap();
+        for page in 0..PAGES {
+            rig.store(actor.space, to + page * PAGE, 1).unwrap();
+        }
+        let replaced = rig.largest_step(actor, Call::PageUnMap, &[to, PAGES, UNMAP_REPLACE], free);
+        rig.check();
+        [copied, limited, replaced]
+    });
+    for (inside, outside) in inside.into_iter().zip(outside) {
+        assert!(inside > 8, "{inside} in one event");
+        assert!(
+            outside * 3 < inside * 2,
+            "{outside} in one event, and {inside} where calls cost nothing"
+        );
+    }
 }

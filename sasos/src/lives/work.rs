@@ -149,6 +149,13 @@ impl WorkList {
 }
 
 impl Server {
+    /// The cost of a step of long work, in instructions, and that of the calls of the machine that it makes: with the server outside these are
+    /// events of the kernel (decision 0164).
+    #[inline]
+    pub(crate) const fn costs(&self, instructions: u64, calls: u64) -> u64 {
+        instructions + calls * self.machine_call
+    }
+
     /// Does a first piece of what the event under way has entered. To be called when an event is over: the end of a task may end callees, and
     /// threads inside of them, and with these further tasks, which must not pile up on the kernel's stack.
     #[inline(always)]

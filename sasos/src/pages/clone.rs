@@ -35,6 +35,9 @@ const PIECE_PAGES: usize = 30 * (1 + RUN);
 const RUN: usize = 8;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;
+/// The most that sharing so many costs, in instructions, roughly, and the calls of the machine in it.
+const COST_SHARES: u64 = 3_500;
+const CALLS_SHARES: u64 = (PIECE_PAGES / (1 + RUN)) as u64;
 /// The cost of making a page table, in instructions, roughly.
 pub(crate) const COST_TABLE: u64 = 1000;
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one, of passing one, of asking for one, and of noting other
@@ -226,23 +229,26 @@ impl Server {
         Ok(clone)
     }
 
-    /// Gives a clone the page tables for the pages of its source, as far as the budget reaches; tells whether those were all.
+    /// Gives a clone the page tables for the pages of its source, as far as the budget reaches; tells whether those were all, and left enough to share
+    /// pages.
     fn make_leaves<W: World>(&mut self, world: &mut W, source: ObjectId, clone: ObjectId) -> Step<bool> {
         let pages = self.objects.get(source).record.pages;
         let clone_object = self.objects.get(clone);
         // The source may be longer by now than its clone.
         let slots = slots_for(clone_object.base(), pages).min(clone_object.slot_count());
+        let mut makes = false;
         for slot in 0..slots {
             let slots = &self.objects.get(clone).slots;
             if slots.get(slot).is_some_and(|slot| slot.leaf().is_some()) {
                 continue;
             }
-            if !self.budget.spend(COST_TABLE) {
+            if !self.budget.spend(self.costs(COST_TABLE, 2)) {
                 return Ok(false);
             }
             self.make_leaf(world, clone, slot)?;
+            makes = true;
         }
-        Ok(true)
+        Ok(!makes || self.budget.has(self.costs(COST_SHARES, CALLS_SHARES)))
     }
 
     /// The address in a source up to which a clone can have its pages. Either of them may have another length by now.

@@ -193,7 +193,7 @@ impl Server {
     /// Finds out what a piece needs, as far as the budget reaches, up to the first page that must be read.
     fn gather<W: World>(&mut self, world: &mut W, source: Range, target: Range, piece: &mut Piece) -> Step<()> {
         let is_kept = self.objects.get(target.id).is_persistent();
-        let cost_copy = COST_COPY + if is_kept { COST_PROMISED } else { 0 };
+        let cost_copy = self.costs(COST_COPY, 6) + if is_kept { COST_PROMISED } else { 0 };
         for (index, (from, to)) in source.pages().zip(target.pages()).enumerate() {
             if index > 0 && !self.budget.is_left() {
                 break;
@@ -201,7 +201,7 @@ impl Server {
             let cost = cost_copy + self.cost_of_asking((source.id, from)) + self.cost_of_asking((target.id, to));
             self.budget.spend(cost);
             if self.leaf_at(target.id, to).is_none() {
-                self.budget.spend(COST_TABLE);
+                self.budget.spend(self.costs(COST_TABLE, 2));
                 let slot = slot_of(to) - self.objects.get(target.id).first_slot();
                 self.make_leaf(world, target.id, slot)?;
             }

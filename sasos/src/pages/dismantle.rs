@@ -142,7 +142,7 @@ impl Server {
             self.budget.spend(
                 COST_TABLE
                     + if linked {
-                        (COST_LINK + self.machine_call) * u64::from(FEW)
+                        self.costs(COST_LINK, 1) * u64::from(FEW)
                     } else {
                         0
                     },

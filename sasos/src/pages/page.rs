@@ -330,7 +330,7 @@ impl Server {
         let mut from = range.from;
         let object = self.objects.get(range.id);
         while let Some(place) = object.next_page(Which::Resident, from, range.to) {
-            if !self.budget.spend(COST_LIMITED) {
+            if !self.budget.spend(self.costs(COST_LIMITED, 1)) {
                 break;
             }
             from = place.address + PAGE;

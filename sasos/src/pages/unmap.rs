@@ -170,7 +170,7 @@ impl Server {
         };
         let limited = self.limited_pages(world, piece)?;
         for &address in &limited {
-            if !self.piece_reaches(COST_ZERO, piece, address) {
+            if !self.piece_reaches(self.costs(COST_ZERO, 6), piece, address) {
                 break;
             }
             self.zero_page(world, piece.id, address)?;
@@ -215,7 +215,7 @@ impl Server {
         let mut limited = Vec::new();
         let mut from = piece.from;
         while let Some(place) = self.objects.get(piece.id).next_page(Which::Resident, from, piece.to)
-            && self.piece_reaches(COST_LOOK, piece, place.address)
+            && self.piece_reaches(self.costs(COST_LOOK, 1), piece, place.address)
         {
             from = place.address + PAGE;
             let entry = world.leaf_get(place.leaf, place.index);
@@ -224,7 +224,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits == Rights::RWX {
-                self.budget.spend(COST_DROP);
+                self.budget.spend(self.costs(COST_DROP, 4));
             } else {
                 push(&mut limited, place.address)?;
             }
@@ -318,7 +318,7 @@ impl Server {
         }
         let mut from = piece.from;
         while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to)
-            && self.piece_reaches(COST_DROP, piece, place.address)
+            && self.piece_reaches(self.costs(COST_DROP, 4), piece, place.address)
         {
             from = place.address + PAGE;
             let object = self.objects.get(piece.id);
