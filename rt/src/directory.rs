@@ -360,6 +360,10 @@ impl act::System for Acting<'_> {
         is_own(capability)
     }
 
+    fn gives_right(&mut self, capability: Capability) -> bool {
+        granting(capability.address).any(|granted| capability_at(granted) == Some(capability))
+    }
+
     fn keep(&mut self, address: u64) -> Result<()> {
         Ok(crate::call::keep_object(address)?)
     }
@@ -372,13 +376,12 @@ impl act::System for Acting<'_> {
         }
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<bool> {
+    fn enter(&mut self, capability: Capability) -> Result<()> {
         Clist::root()?.insert(capability)?;
-        let is_granted = granting(capability.address).is_some();
-        if !is_granted {
+        if granting(capability.address).next().is_none() {
             Clist::root()?.remove(capability)?;
         }
-        Ok(is_granted)
+        Ok(())
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {
@@ -393,19 +396,22 @@ fn is_own(capability: Capability) -> bool {
         return true;
     }
     // By another Clist, or because the caller made it.
-    let by = |granted| {
-        let clist = Object::open(granted).ok()?;
-        let record = clist.region().at_offset::<Cell<[u64; 2]>>(granted - clist.base())?;
-        Some(Capability::from_words(record.get()))
-    };
-    granting(capability.address).is_none_or(|granted| by(granted) == Some(capability))
+    let first = granting(capability.address).next();
+    first.is_none_or(|granted| capability_at(granted) == Some(capability))
 }
 
-/// The address of a capability by which the caller has a right on the object at an address; 0 if it made the object.
-fn granting(address: u64) -> Option<u64> {
+/// The addresses of the capabilities by which the caller has its rights on the object at an address; 0 if it made the object.
+fn granting(address: u64) -> impl Iterator<Item = u64> {
     let rights = [Rights::R, Rights::W, Rights::X, Rights::D, Rights::P];
-    let lookup = |rights: Rights| crate::call::apd_lookup(address, rights.bits().into()).ok();
-    rights.into_iter().find_map(lookup)
+    let lookup = move |rights: Rights| crate::call::apd_lookup(address, rights.bits().into()).ok();
+    rights.into_iter().filter_map(lookup)
+}
+
+/// The capability at an address in a Clist.
+fn capability_at(address: u64) -> Option<Capability> {
+    let clist = Object::open(address).ok()?;
+    let record = clist.region().at_offset::<Cell<[u64; 2]>>(address - clist.base())?;
+    Some(Capability::from_words(record.get()))
 }
 
 /// Entries that a start reads in directories whose capabilities the root Clist did not have: those of new directories, or a stranger's.

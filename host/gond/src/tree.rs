@@ -243,15 +243,24 @@ impl act::System for Acting<'_> {
     fn is_own(&mut self, capability: Capability) -> bool {
         let listed = capabilities(self.volume, ROOT_CLIST).map_or_else(|_| Vec::new(), |(listed, _)| listed);
         let mut same = listed.iter().filter(|one| one.address == capability.address).peekable();
-        if same.peek().is_some() {
-            return same.any(|one| *one == capability);
+        if same.peek().is_some() && !same.any(|one| *one == capability) {
+            return false;
         }
-        // Here nobody else asks for the password.
+        // Here nobody else asks for the password: it may be that of an object that was there before.
         self.volume.object(capability.address).is_some_and(|record| {
             let destroys =
                 |rights: u8| Rights::from_bits(rights.into()).is_some_and(|rights| rights.contains(Rights::D));
             let mut plain = record.capabilities.iter();
             plain.any(|&(password, rights)| password == capability.password && destroys(rights))
+        })
+    }
+
+    fn gives_right(&mut self, capability: Capability) -> bool {
+        let record = self.volume.object(capability.address);
+        record.is_some_and(|record| {
+            let plain = record.capabilities.iter().map(|(password, _)| *password);
+            let mut all = plain.chain(record.pdx.iter().map(|pdx| pdx.password));
+            all.any(|password| password == capability.password)
         })
     }
 
@@ -263,9 +272,11 @@ impl act::System for Acting<'_> {
         self.volume.delete(address)
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<bool> {
-        change_root_clist(self.volume, |clist| clist.insert(capability))?;
-        Ok(true)
+    fn enter(&mut self, capability: Capability) -> Result<()> {
+        if self.gives_right(capability) {
+            change_root_clist(self.volume, |clist| clist.insert(capability))?;
+        }
+        Ok(())
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {
@@ -349,4 +360,81 @@ pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     (found, complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Access;
+
+    /// A name whose deletion had begun leads to an object that has its address now, and a capability of the old one is listed still: only one that
+    /// the object knows, and that destroys, lets the deletion be finished.
+    #[test]
+    fn a_deletion_is_finished_for_the_object_that_was_meant() {
+        let path = std::env::temp_dir().join(format!("gond-deletions-{}.img", std::process::id()));
+        image::create(&path, 16 << 20, None).unwrap();
+        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        for (number, (listed, knows, rights, goes)) in [
+            (true, false, Rights::OWNER, false),
+            (false, false, Rights::OWNER, false),
+            (true, true, Rights::R, false),
+            (false, true, Rights::R, false),
+            (true, true, Rights::OWNER, true),
+            (false, true, Rights::OWNER, true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let address = volume.free_address();
+            let password = volume.password();
+            let capability = Capability { address, password };
+            let mut record = image::new_record(address, 1, if knows { password } else { volume.password() }, 0);
+            record.capabilities[0].1 = rights.bits();
+            volume.put(&record).unwrap();
+            if listed {
+                change_root_clist(&mut volume, |clist| clist.insert(capability)).unwrap();
+            }
+            let name = format!("name{number}");
+            let doomed = Entry {
+                name: &name,
+                kind: Kind::Data,
+                capability,
+                word: 0,
+            };
+            let insert = |directory: &mut Directory<'_>| directory.insert_marked(&doomed, Mark::Doomed).map(|_| ());
+            change_directory(&mut volume, ROOT_DIRECTORY, insert).unwrap();
+            let volume = &mut volume;
+            let mut acting = Acting {
+                volume,
+                base: ROOT_DIRECTORY,
+            };
+            act::recover(&mut acting).unwrap();
+            assert_eq!(volume.object(address).is_none(), goes, "{number}");
+            // An object that may not be destroyed keeps its name.
+            assert_eq!(find(volume, &name).is_ok(), knows && !goes, "{number}");
+            volume.commit().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_capability_that_gives_nothing_is_not_entered() {
+        let path = std::env::temp_dir().join(format!("gond-entered-{}.img", std::process::id()));
+        image::create(&path, 16 << 20, None).unwrap();
+        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let address = volume.free_address();
+        volume.put(&image::new_record(address, 1, 7, 0)).unwrap();
+        for (password, gives) in [(8, false), (7, true)] {
+            let capability = Capability { address, password };
+            let volume = &mut volume;
+            let mut acting = Acting {
+                volume,
+                base: ROOT_DIRECTORY,
+            };
+            act::System::enter(&mut acting, capability).unwrap();
+            let (listed, _) = capabilities(acting.volume, ROOT_CLIST).unwrap();
+            assert_eq!(listed.contains(&capability), gives);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

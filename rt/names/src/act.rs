@@ -65,6 +65,9 @@ pub trait System {
     /// else has written this one, and what it stands for is not to be done with the caller's rights.
     fn is_own(&mut self, capability: Capability) -> bool;
 
+    /// Whether a right of the caller's on the object that is there now comes from this capability. If not, it may be that the caller has none at all.
+    fn gives_right(&mut self, capability: Capability) -> bool;
+
     /// Keeps an object.
     ///
     /// # Errors
@@ -78,11 +81,11 @@ pub trait System {
     fn delete(&mut self, address: u64) -> Result<(), Self::Error>;
 
     /// Puts a capability into the root Clist, if it is not there and gives a right: one that gives none may be of an object that is to come, of
-    /// somebody else, at this address. Tells whether the caller has a right on the object there now.
+    /// somebody else, at this address.
     ///
     /// # Errors
     /// There is no room.
-    fn enter(&mut self, capability: Capability) -> Result<bool, Self::Error>;
+    fn enter(&mut self, capability: Capability) -> Result<(), Self::Error>;
 
     /// Takes all capabilities of an object out of the root Clist.
     ///
@@ -104,7 +107,7 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
         // Those of objects that were here before.
         system.leave(entry.capability.address)
     };
-    let kept = left.and_then(|()| system.enter(entry.capability)).and_then(|_| {
+    let kept = left.and_then(|()| system.enter(entry.capability)).and_then(|()| {
         let kept = system.keep(unborn.capability.address);
         if kept.is_err() {
             system.leave(unborn.capability.address)?;
@@ -191,8 +194,8 @@ pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 }
 
 /// Brings deletions in this directory to an end whose callers were ended in the middle: the name goes if its object is gone, and is back
-/// if not. One act at a time is the callers' duty, so nobody is still at it. A caller that cannot take the capabilities away leaves the deletion to
-/// another one: its own act has nothing to do with it.
+/// if not, unless another object has the address. One act at a time is the callers' duty, so nobody is still at it. A caller that cannot take the
+/// capabilities away, or has no right by which to tell one object from another, leaves the deletion to others: its own act has nothing to do with it.
 fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
     let mut from = 0;
     // Others can write more of them than one act should wait for.
@@ -205,7 +208,11 @@ fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
         let Some(doomed) = next else { return Ok(()) };
         from = doomed.index + 1;
         let address = doomed.capability.address;
-        if system.is_there(address) {
+        if !system.is_there(address) {
+            if system.leave(address).is_ok() {
+                free(system, &doomed)?;
+            }
+        } else if system.gives_right(doomed.capability) {
             // Its object may be younger than the last checkpoint.
             let mark = Mark::Young;
             system.change(&mut |directory| {
@@ -214,7 +221,7 @@ fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
                 }
                 Ok(())
             })?;
-        } else if system.leave(address).is_ok() {
+        } else if !system.is_own(doomed.capability) {
             free(system, &doomed)?;
         }
     }
@@ -249,13 +256,23 @@ pub fn recover<S: System>(system: &mut S) -> Result<u64, S::Error> {
 
 /// Settles a marked entry if its name is to stay. An object goes only if its deletion had begun: one whose publisher was ended may have got its
 /// name from somebody else meanwhile, here or in another directory. An object that the caller has by another capability alone stays, and this one
-/// is not entered. An entry for which no search is left stays as it is.
+/// is not entered. A doomed one that gives no right goes: its object is gone, and another one has the address. An entry for which no search is left
+/// stays as it is.
 fn settles<S: System>(system: &mut S, marked: &Marked, searches: &mut usize) -> Result<bool, S::Error> {
     let address = marked.capability.address;
     let is_own = system.is_own(marked.capability);
-    if is_own && marked.mark == Mark::Doomed {
-        // If that fails, the object may be gone all the same.
-        let _ = system.delete(address);
+    if marked.mark == Mark::Doomed && system.is_there(address) {
+        if is_own {
+            // It gives its right from there, and the last checkpoint may be older than it.
+            system.enter(marked.capability)?;
+        }
+        if !system.gives_right(marked.capability) {
+            return Ok(false);
+        }
+        if is_own {
+            // If that fails, the object may be gone all the same.
+            let _ = system.delete(address);
+        }
     }
     if !system.is_there(address) {
         system.leave(address)?;
@@ -275,10 +292,9 @@ fn settles<S: System>(system: &mut S, marked: &Marked, searches: &mut usize) -> 
         stays = !left && (!marked.mark.is_hidden() || !directory.is_shadowed(marked));
         Ok(())
     })?;
-    // The capability first: no later start looks for that of a settled name. A doomed one that gives no right is of an object that is gone, and another
-    // one has its address.
-    if is_own && stays && !system.enter(marked.capability)? && marked.mark == Mark::Doomed {
-        return Ok(false);
+    // The capability first: no later start looks for that of a settled name.
+    if is_own && stays {
+        system.enter(marked.capability)?;
     }
     if stays {
         let mark = Mark::Settled;

@@ -176,20 +176,24 @@ impl Acting {
         Ok(result)
     }
 
-    /// The capability by which the thread has a right on the object at an address.
-    fn granting(&mut self, address: u64) -> Option<Capability> {
-        let rights = [Rights::R, Rights::W, Rights::X, Rights::D, Rights::P];
-        let look = |right: Rights| self.call(Call::ApdLookup, &[address, right.bits().into()]).ok();
-        let (granted, _) = rights.into_iter().find_map(look)?;
-        let mut bytes = [0; 16];
-        if granted != 0 {
-            self.system.load(self.system.first, granted, &mut bytes).unwrap();
+    /// The capabilities by which the thread has a right on the object at an address: one for each right.
+    fn granting(&mut self, address: u64) -> Vec<Capability> {
+        let mut found = Vec::new();
+        for right in [Rights::R, Rights::W, Rights::X, Rights::D, Rights::P] {
+            let Ok((granted, _)) = self.call(Call::ApdLookup, &[address, right.bits().into()]) else {
+                continue;
+            };
+            let mut bytes = [0; 16];
+            if granted != 0 {
+                self.system.load(self.system.first, granted, &mut bytes).unwrap();
+            }
+            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            found.push(Capability {
+                address: word(0),
+                password: word(8),
+            });
         }
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        Some(Capability {
-            address: word(0),
-            password: word(8),
-        })
+        found
     }
 
     fn listed(&mut self) -> Vec<Capability> {
@@ -364,10 +368,12 @@ impl act::System for Acting {
         }
         let mut listed = self.listed();
         listed.retain(|one| one.address == capability.address);
-        listed.contains(&capability)
-            || self
-                .granting(capability.address)
-                .is_none_or(|granting| granting == capability)
+        let granting = self.granting(capability.address);
+        listed.contains(&capability) || granting.first().is_none_or(|one| *one == capability)
+    }
+
+    fn gives_right(&mut self, capability: Capability) -> bool {
+        self.is_off || self.granting(capability.address).contains(&capability)
     }
 
     fn keep(&mut self, address: u64) -> Result<()> {
@@ -381,17 +387,16 @@ impl act::System for Acting {
         }
     }
 
-    fn enter(&mut self, capability: Capability) -> Result<bool> {
+    fn enter(&mut self, capability: Capability) -> Result<()> {
         self.edit(ROOT_CLIST, |bytes| {
             Clist::open_mut(bytes).unwrap().insert(capability).unwrap();
         })?;
-        let is_granted = self.granting(capability.address).is_some();
-        if !is_granted {
+        if self.granting(capability.address).is_empty() {
             self.edit(ROOT_CLIST, |bytes| {
                 Clist::open_mut(bytes).unwrap().remove(capability).unwrap();
             })?;
         }
-        Ok(is_granted)
+        Ok(())
     }
 
     fn leave(&mut self, address: u64) -> Result<()> {
