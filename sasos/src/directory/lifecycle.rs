@@ -15,7 +15,6 @@ use crate::{
     containers::push,
     directory::creation::{AddressesOf, Kind},
     directory::object::{ENDS, ObjectId},
-    directory::slot_map::cost_of_slots,
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -154,11 +153,6 @@ impl Server {
         {
             return false;
         }
-        let cost = cost_of_slots(self.objects.get(id).slot_count());
-        if !self.budget.has(cost) {
-            return false;
-        }
-        self.budget.spend(cost);
         self.object_drop(world, id, addresses);
         true
     }

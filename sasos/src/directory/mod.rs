@@ -7,4 +7,4 @@ pub(crate) mod lists;
 pub mod names;
 pub mod object;
 mod resize;
-mod slot_map;
+pub(crate) mod slot_map;

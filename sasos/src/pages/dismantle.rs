@@ -12,7 +12,8 @@ use store::Budget;
 
 use crate::{
     Server, Step, Stop, World,
-    directory::object::{Object, ObjectId, Prepared, Which, slots_for},
+    directory::object::{Object, ObjectId, Which, slots_for},
+    directory::slot_map::cost_of_slots,
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::page,
@@ -58,13 +59,17 @@ impl Server {
         if self.pager.awaits_pages() && !self.forget_reads(world, range.start, range.end) {
             return Some(at);
         }
+        // These get on with whatever is left, and so come before what has to fit into the rest.
+        if !self.semaphores_go(world, range.clone()) || !self.unprepare(id) {
+            return Some(at);
+        }
         let object = self.objects.get(id);
         // Most objects are small: all that they have is left to the end.
         let costs = Costs::of(object, self.machine_call);
         let whole = costs.all(object);
-        if object.slots.is_one() && object.prepared == Prepared::No && self.budget.has(whole) {
+        if object.slots.is_one() && self.budget.has(whole) {
             self.budget.spend(whole);
-            return (!self.semaphores_go(world, range.clone())).then_some(at);
+            return None;
         }
         let (end, cost) = piece_of(object, costs, at, range.end, self.budget);
         let first = object.first_slot();
@@ -90,8 +95,7 @@ impl Server {
         if !fits {
             return Some(end);
         }
-        let done = self.semaphores_go(world, range.clone()) && self.unprepare(id) && self.forget_slots(id, whole);
-        (!done).then_some(at)
+        (!self.forget_slots(id, whole)).then_some(at)
     }
 
     /// Whether a range of a transient object has no page in memory. Page tables without a page are taken back if they are many, so that the look
@@ -185,6 +189,8 @@ pub(crate) struct Costs {
     link: u64,
     /// The first page in a page table, beside that.
     apart: u64,
+    /// Its addresses, when they come back.
+    slots: u64,
 }
 
 impl Costs {
@@ -193,6 +199,7 @@ impl Costs {
         page: COST_CLEAN,
         link: COST_LINK,
         apart: 0,
+        slots: 0,
     };
 
     /// Those of an object whose content is dropped. `call` is what a call of the machine costs.
@@ -212,6 +219,7 @@ impl Costs {
             page: page + promised,
             link: COST_LINK + call,
             apart,
+            slots: cost_of_slots(object.slot_count()),
         }
     }
 
@@ -224,7 +232,7 @@ impl Costs {
     /// That of all that an object has.
     #[inline]
     fn all(self, object: &Object) -> u64 {
-        object.resident * self.page + object.leaves * (self.table(object, 0) + self.apart)
+        object.resident * self.page + object.leaves * (self.table(object, 0) + self.apart) + self.slots
     }
 }
 
@@ -237,7 +245,7 @@ pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: 
     let (mut end, mut cost) = (at, 0);
     while end < to && budget.has(cost) {
         let Some(number) = object.slots.next_with_leaf(slot_of(end) - object.first_slot()) else {
-            return (to, cost);
+            return (to, cost + costs.slots);
         };
         let start = (object.first_slot() + number) * SLOT;
         let from = end.saturating_sub(start).div_ceil(PAGE) as usize;
@@ -250,5 +258,5 @@ pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: 
             (end, cost) = ((start + SLOT).min(to), cost + costs.table(object, number));
         }
     }
-    (end, cost)
+    (end, cost + costs.slots)
 }

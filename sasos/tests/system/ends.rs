@@ -2,7 +2,7 @@
 
 use abi::{
     Call, Error,
-    address::{FIRST_PROGRAM, PAGE},
+    address::{FIRST_PROGRAM, PAGE, SLOT},
     layout::{PD_EMPTY, PD_MERGE},
 };
 use kcore::{
@@ -155,6 +155,34 @@ fn all_threads_of_a_killed_task_are_told() {
         system.finish_work();
         assert_eq!(system.reap(first, head), Ok(5));
         system.check_to_the_end();
+    }
+}
+
+/// The pages of an object may cost nearly all that one event may spend, and its addresses the rest and more. Its end comes to
+/// an end all the same: that of a task, and that of the object alone.
+#[test]
+fn an_object_with_any_number_of_pages_ends() {
+    let mut system = System::boot_with(64, 8192, 16384);
+    let first = system.first;
+    for (slots, stride) in [(1, PAGE), (21, PAGE), (21, SLOT), (200, 3 * SLOT), (1025, PAGE)] {
+        for pages in 1..=(slots * SLOT / stride).min(80) {
+            for kept in [false, true] {
+                let child = system.task(first);
+                let (base, _) = system.object(child, slots * (SLOT / PAGE));
+                for page in 0..pages {
+                    system.set_word(child, base + page * stride, 1).unwrap();
+                }
+                if kept {
+                    system.call(child, Call::KeepObject, &[base]).unwrap();
+                    system.call(child, Call::ObjDelete, &[base]).unwrap();
+                }
+                system.call(first, Call::ThreadDelete, &[child.0, 5]).unwrap();
+                system.finish_work();
+                let is_left = system.server.objects.find(base).is_some();
+                assert!(!is_left, "{slots} slots, {pages} pages, kept: {kept}");
+                assert_eq!(system.reap(first, child), Ok(5));
+            }
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub const DATA: u64 = 2 * PAGE;
 pub const PROGRAM_PAGES: u64 = 3;
 /// Steps after which something that does not end counts as hanging.
 pub const RETRIES: u32 = 20_000;
+/// The most pieces that are waited for: far more than the largest work of a test takes.
+const PIECES_MOST: u32 = 1_000_000;
 
 /// The outcome of a call.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -244,10 +246,17 @@ impl System {
     }
 
     /// Brings everything that ends to its end, in as many pieces as it takes.
+    ///
+    /// # Panics
+    /// If that never happens.
     pub fn finish_work(&mut self) {
-        while !self.server.work.is_empty() {
+        for _ in 0..PIECES_MOST {
+            if self.server.work.is_empty() {
+                return;
+            }
             self.server.handle(&mut self.platform, Event::Poll);
         }
+        panic!("work does not come to its end");
     }
 
     /// Does again what woken threads were parked with.
