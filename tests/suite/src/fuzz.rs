@@ -27,7 +27,7 @@ use rt::{
 
 use crate::{
     arch,
-    assistant::{PRIORITY_LOW, apd_of, clist_granting, confined, start, wait_until},
+    assistant::{PATIENCE_NS, PRIORITY_LOW, apd_of, clist_granting, confined, start, wait_until},
     case::{Case, Outcome, Role, Setting, case, ensure, ensure_eq, role},
 };
 
@@ -56,8 +56,6 @@ const STEPS_EACH: u64 = 4_000;
 const PAGES_EACH: u64 = 2_048;
 /// How long one may take no step before it counts as stuck.
 const STUCK_NS: u64 = 300_000_000;
-/// How long one that is ended may take: a call of another program's procedure may have two seconds to its end, and calls may be nested.
-const END_NS: u64 = 30_000_000_000;
 
 rt::persist! {
     /// The page that the case shares with an assistant, which may well destroy it.
@@ -185,7 +183,7 @@ fn watch(task: &Task<'_>, at: &impl Fn() -> u64) -> Outcome<End> {
         };
         if waiting >= 3 || now - since > STUCK_NS {
             task.end(1)?;
-            task.wait_for(END_NS)?;
+            task.wait_for(PATIENCE_NS)?;
             return Ok(End::Stuck);
         }
     }
@@ -251,11 +249,8 @@ fn delete_kept(before: &[u64]) -> Outcome {
         })?;
         call::apd_flush()?;
         let deleted = call::obj_delete(base);
-        // An assistant's own deletion may be under way: then nobody reaches the object, and it goes.
-        let goes =
-            deleted == Err(abi::Error::BadAddress) && wait_until("it goes", || !kept_now().contains(&base)).is_ok();
         ensure!(
-            deleted.is_ok() || goes,
+            deleted.is_ok(),
             "an object at {base:#x} was kept and cannot be deleted: {deleted:?}"
         );
     }
