@@ -76,7 +76,7 @@ impl<T> List<T> {
     #[inline]
     pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
         let all = self.len + more;
-        if all <= self.promised {
+        if more == 0 || all <= self.promised {
             return Ok(());
         }
         while self.pieces.len() * Self::PIECE < all {
@@ -117,7 +117,8 @@ impl<T> List<T> {
         let entry = piece.pop();
         self.len = place;
         if piece.is_empty() && place >= self.promised {
-            self.pieces.pop();
+            // A promise that failed half-way has left pieces behind this one.
+            self.pieces.truncate(place / Self::PIECE);
             shrink(&mut self.pieces, 0);
         }
         entry
@@ -214,5 +215,23 @@ mod tests {
         assert!(list.pieces.len() > room);
         while list.pop().is_some() {}
         assert_eq!(list.pieces.len(), room);
+    }
+
+    #[test]
+    fn a_promise_of_nothing_keeps_no_room() {
+        let mut list = List::default();
+        (0..5000_u64).for_each(|entry| list.push(entry).unwrap());
+        list.reserve(0).unwrap();
+        while list.pop().is_some() {}
+        assert!(list.pieces.is_empty());
+    }
+
+    #[test]
+    fn pieces_of_a_promise_that_failed_go_with_the_one_before_them() {
+        let mut list = List::default();
+        list.push(0_u64).unwrap();
+        list.pieces.extend([Vec::new(), Vec::new()]);
+        assert_eq!(list.pop(), Some(0));
+        assert!(list.pieces.is_empty());
     }
 }

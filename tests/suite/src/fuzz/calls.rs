@@ -43,10 +43,12 @@ pub fn step(surroundings: &mut Surroundings, seed: u64, step: u64) -> Done {
         INNER_SEED.store(random.word(), Relaxed);
         // Merged, it sees what the assistant has; what it makes there is its own.
         return match call::pdx_call(inner_entry().address(), random.word(), abi::layout::PD_MERGE, 0, 0, 0) {
-            Ok((made, succeeded)) => Done {
+            // One of its calls may have returned from it, with any numbers.
+            Ok((made, succeeded)) if made <= INNER_CALLS => Done {
                 made: 1 + made,
-                succeeded: 1 + succeeded,
+                succeeded: 1 + succeeded.min(made),
             },
+            Ok(_) => Done { made: 1, succeeded: 1 },
             Err(_) => Done { made: 1, succeeded: 0 },
         };
     }
