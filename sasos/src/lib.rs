@@ -79,11 +79,8 @@ pub struct Server {
     pub store: store::Store,
     /// Work that goes on behind the event that began it.
     pub work: lives::work::WorkList,
-    /// Instructions that a call of the machine costs beside what it does: [`kcore::outside::Remote::CALL`] where the server is outside of the
-    /// kernel, otherwise nothing. Long work that makes many such calls is charged for them.
-    pub machine_call: u64,
     /// The budget that the event under way still has for long work.
-    budget: store::Budget,
+    budget: lives::budget::Allowance,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.

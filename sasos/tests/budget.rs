@@ -211,7 +211,7 @@ fn calls_of_the_machine_are_paid_for() {
     const SLOTS: u64 = 200;
     let [inside, outside] = [0, kcore::outside::Remote::<()>::CALL].map(|call| {
         let mut rig = Rig::new(9, 16_000, 4096);
-        rig.server.machine_call = call;
+        rig.server.price_calls(call);
         let owner = rig.actor(Apd::EMPTY);
         let (base, _) = rig.call(owner, Call::ObjCreate, &[SLOTS * SLOT, 0]).unwrap();
         rig.call(owner, Call::ObjPasswd, &[base, 5, 1]).unwrap();
@@ -235,7 +235,7 @@ fn calls_of_the_machine_for_pages_are_paid_for() {
     const PAGES: u64 = 200;
     let [inside, outside] = [0, kcore::outside::Remote::<()>::CALL].map(|call| {
         let mut rig = Rig::new(10, 16_000, 8192);
-        rig.server.machine_call = call;
+        rig.server.price_calls(call);
         let actor = rig.actor(Apd::EMPTY);
         let [from, to] = [0, 1].map(|_| {
             let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGES * PAGE, 0]).unwrap();

@@ -59,7 +59,7 @@ fn main(_root: RootPage) {
     };
     world.log(format_args!("store: {report:?}"));
     let started = Server::new(store, &report).and_then(|mut server| {
-        server.machine_call = kcore::outside::Remote::<Window>::CALL;
+        server.price_calls(kcore::outside::Remote::<Window>::CALL);
         server.start(&mut world).map(|_| server)
     });
     let server = match started {

@@ -18,6 +18,7 @@ use crate::{
     directory::names,
     directory::object::{Objects, kept_bytes, kept_charges},
     durability::checkpoint::Checkpoints,
+    lives::budget::Allowance,
     lives::task::Tasks,
     lives::thread::Threads,
     lives::work::WorkList,
@@ -99,11 +100,16 @@ impl Server {
             store,
             work: WorkList::default(),
             // The start is one event without a bound.
-            machine_call: 0,
-            budget: store::Budget::ALL,
+            budget: Allowance::ALL,
             current: kcore::ThreadId(0),
             unchecked: 0,
         })
+    }
+
+    /// Says what a call of the machine costs beside what it does, in instructions: [`kcore::outside::Remote::CALL`] where the server is outside of
+    /// the kernel. Inside it is nothing.
+    pub const fn price_calls(&mut self, call: u64) {
+        self.budget.set_price(call);
     }
 
     /// Bounds what the machine has, and opens the account of all programs below that of the first task. It pays for what programs of earlier

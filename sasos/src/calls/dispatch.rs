@@ -80,23 +80,23 @@ impl Server {
             } => self.fault(world, thread, address, access),
             Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
             Event::Interrupt => {
-                self.budget = piece();
+                self.budget.begin(piece());
                 let outcome = self.interrupt();
                 self.finish_ends(world);
                 outcome
             }
             Event::Poll => {
-                self.budget = piece();
+                self.budget.begin(piece());
                 // Work on ends comes first, unless it left nothing to the store the last time.
                 if !self.work.had_all() {
                     // The first item of the list gets on, however much the looks before it take.
-                    self.budget = Budget::of(PIECE - COST_LARGEST);
+                    self.budget.begin(Budget::of(PIECE - COST_LARGEST));
                     self.poll_control(world);
-                    self.budget = Budget::of(COST_LARGEST + self.budget.left());
+                    self.budget.begin(Budget::of(COST_LARGEST + self.budget.left()));
                     self.work_on(world);
                 }
-                if let Some(left) = self.work.leaves_some(self.budget) {
-                    self.budget = left;
+                if let Some(left) = self.work.leaves_some(self.budget.left()) {
+                    self.budget.begin(left);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
                 }

@@ -15,14 +15,15 @@ use abi::{
 use kcore::{SpaceId, ThreadId};
 
 use crate::{
-    Server, Step, Stop, World, directory::object::ObjectId, lives::continuation::Continuation, lives::thread::Caller,
-    lives::thread::Thread,
+    Server, Step, Stop, World, directory::object::ObjectId, lives::budget::Cost, lives::continuation::Continuation,
+    lives::thread::Caller, lives::thread::Thread,
 };
 
 /// The cost of looking at a place of a table, in instructions, roughly; at a slot, or a stretch without objects; and of going one parent up.
-const COST_PLACE: u64 = 40;
-const COST_SLOT: u64 = 40;
-const COST_PARENT: u64 = 30;
+const COST_PLACE: Cost = Cost::own(40);
+const COST_COUNTED: Cost = Cost::calling(40, 1);
+const COST_SLOT: Cost = Cost::own(40);
+const COST_PARENT: Cost = Cost::own(30);
 /// How many parents are followed up from a thread.
 pub const GENERATIONS_MAX: usize = 16;
 
@@ -72,7 +73,7 @@ impl Server {
             _ => (0, 0),
         };
         while u64::from(place) < self.threads.places() {
-            if !self.budget.spend(COST_PLACE) {
+            if !self.budget.spend(COST_COUNTED) {
                 if let Continuation::Report { counts, .. } = &mut self.threads.record(caller.thread).continuation {
                     *counts = (serial, place, count);
                 }

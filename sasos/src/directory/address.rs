@@ -15,6 +15,7 @@ use abi::{
 };
 
 use crate::containers::{Map, push_reserved};
+use crate::lives::budget::Cost;
 
 /// Slots one object may have.
 pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
@@ -23,7 +24,7 @@ const RECENT_MAX: usize = 256;
 /// Room for so many more runs is made at once, and given back when twice as many are not needed.
 const ROOM_STEP: usize = 64;
 /// The cost of noting a free slot, in instructions, roughly.
-pub(crate) const COST_SETTLE: u64 = 500;
+pub(crate) const COST_SETTLE: Cost = Cost::own(500);
 
 /// The free addresses of both windows.
 pub struct Addresses {

@@ -15,6 +15,7 @@ use crate::{
     containers::push,
     directory::creation::{AddressesOf, Kind},
     directory::object::{ENDS, ObjectId},
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
-const COST_OBJECT: u64 = 1500;
+const COST_OBJECT: Cost = Cost::calling(1500, 2);
 
 impl Server {
     /// `ObjCreate`: bytes, password.

@@ -14,6 +14,7 @@ use abi::{
 use crate::{
     accounts::{AccountId, Ledger, Resource},
     containers::{Boxed, Places, boxed, filled},
+    lives::budget::Cost,
 };
 
 /// Nobody, in place of an owner.
@@ -28,8 +29,8 @@ const COST_ENTRY: u64 = 4;
 const STRETCHES: u64 = (USER_END / SLOT).div_ceil(REACH);
 
 /// The cost of giving so many slots another owner. Whole stretches are one entry each.
-pub(crate) const fn cost_of_slots(slots: u64) -> u64 {
-    COST_ENTRY * if slots < REACH { slots } else { REACH }
+pub(crate) const fn cost_of_slots(slots: u64) -> Cost {
+    Cost::own(COST_ENTRY * if slots < REACH { slots } else { REACH })
 }
 
 /// Bytes of a second-level table.

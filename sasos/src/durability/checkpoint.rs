@@ -21,6 +21,7 @@ use crate::{
     containers::Map,
     directory::object::ObjectId,
     durability::freeze::{COST_LET_GO, Freezing},
+    lives::budget::Cost,
     pages::pager::index_of,
 };
 
@@ -29,7 +30,7 @@ pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
 const HELD_MANY: u64 = 64;
 /// The cost of taking a page in that was read.
-const COST_ARRIVAL: u64 = 1_000;
+const COST_ARRIVAL: Cost = Cost::calling(1_000, 4);
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
@@ -280,7 +281,7 @@ impl Server {
             return;
         }
         self.checkpoint.polling = true;
-        while let Some(event) = self.store.poll_within(world, &mut self.budget) {
+        while let Some(event) = self.store.poll_within(world, self.budget.left_to_store()) {
             self.store_event(world, &event);
         }
         if self.checkpoint.is_wanted() && !self.checkpoint.is_running() {
@@ -306,7 +307,7 @@ impl Server {
 
     /// Takes frames of a sync back from the store.
     pub(crate) fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
-        self.budget.spend(COST_LET_GO * pages.len() as u64);
+        self.budget.spend(COST_LET_GO.times(pages.len() as u64));
         for page in pages {
             self.let_go(world, page, failed);
         }

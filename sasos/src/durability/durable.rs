@@ -15,6 +15,7 @@ use crate::{
     containers::{push_reserved, reserve},
     directory::object::{Object, ObjectId, Which},
     durability::freeze::COST_TABLE,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::{Caller, Life},
 };
@@ -44,7 +45,7 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
 /// Objects that are deleted while a checkpoint writes the table, at most.
 pub const DELETIONS_BESIDE: usize = 16;
 /// The cost of a call beside the sync that it begins, in instructions, roughly.
-const COST_CALL: u64 = 4_500;
+const COST_CALL: Cost = Cost::own(4_500);
 
 impl Server {
     /// Writes the record of a persistent object into the object table. Durable with the next
@@ -126,13 +127,13 @@ impl Server {
                 Some(place) => next = place.address + PAGE,
                 None if tables == 0 => break,
                 None => {
-                    self.budget.spend(COST_TABLE * (SYNC_TABLES_MAX - tables));
+                    self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
                     return self.sync_begin(world, base, from, to);
                 }
             }
         }
         // The call has looked at them before, to see whether all is durable.
-        self.budget.spend(2 * COST_TABLE * (SYNC_TABLES_MAX - tables));
+        self.budget.spend(COST_TABLE.times(2 * (SYNC_TABLES_MAX - tables)));
         Goal::Checkpoint(self.checkpoint_request(world))
     }
 

@@ -25,6 +25,7 @@ use crate::{
     accounts::Resource,
     directory::object::{ObjectId, Which},
     durability::checkpoint::{Running, error_of},
+    lives::budget::Cost,
     pages::clone::withhold,
     pages::pager::{store_frame, to_flags},
 };
@@ -32,17 +33,17 @@ use crate::{
 /// Pages that are frozen, or let go, in one piece, at most.
 pub const PIECE_PAGES: usize = 16;
 /// The cost of freezing a page, and of letting one go, in instructions, roughly; the further cost of telling of a sync, or of giving slots back.
-const COST_FREEZE: u64 = 1_000;
-pub(crate) const COST_LET_GO: u64 = 400;
-const COST_OVER: u64 = 1_100;
+const COST_FREEZE: Cost = Cost::calling(1_000, 2);
+pub(crate) const COST_LET_GO: Cost = Cost::calling(400, 1);
+const COST_OVER: Cost = Cost::own(1_100);
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
-const COST_BEGIN: u64 = 1_500;
+const COST_BEGIN: Cost = Cost::calling(1_500, 1);
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// The cost of a look at a page table for dirty pages.
-pub(crate) const COST_TABLE: u64 = 120;
+pub(crate) const COST_TABLE: Cost = Cost::own(120);
 /// The further cost of the first page of a page table: the store looks for its promises elsewhere than for those of the last one.
-const COST_APART: u64 = 1_700;
+const COST_APART: Cost = Cost::own(1_700);
 /// Slots that one such look goes through.
 const REACH: u64 = 16 * SLOT;
 
@@ -220,7 +221,7 @@ impl Server {
             let object = self.objects.get(id);
             let (to, mut left) = (range.1.min(frozen.next.saturating_add(REACH)), u64::MAX);
             let place = object.next_near(Which::Dirty, frozen.next, to, &mut left);
-            self.budget.spend(COST_TABLE * (u64::MAX - left));
+            self.budget.spend(COST_TABLE.times(u64::MAX - left));
             let Some(place) = place else {
                 let further = object
                     .slots
@@ -233,7 +234,11 @@ impl Server {
                 continue;
             };
             let apart = table.replace(place.slot) != Some(place.slot);
-            self.budget.spend(COST_FREEZE + if apart { COST_APART } else { 0 });
+            self.budget.spend(if apart {
+                COST_FREEZE.and(COST_APART)
+            } else {
+                COST_FREEZE
+            });
             let object = self.objects.get_mut(id);
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
                 let page = DirtyPage {

@@ -17,6 +17,7 @@ use crate::{
     accounts::Resource,
     directory::object::{ObjectId, PageAt, Prepared, Which, kept_bytes, row_bytes},
     durability::durable::no_room,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::pager::to_flags,
@@ -24,13 +25,13 @@ use crate::{
 
 /// Neighbouring pages that are promised blocks together, and what that costs in instructions, roughly.
 const RUN_PAGES: usize = 64;
-const COST_RUN: u64 = 3_300;
+const COST_RUN: Cost = Cost::own(3_300);
 /// The cost of taking the promise of a page back, of telling the store the limits of one, and of having it forget some.
-const COST_UNPROMISED: u64 = 350;
-const COST_LIMIT: u64 = 1_000;
-const COST_FORGOTTEN: u64 = 2_500;
+const COST_UNPROMISED: Cost = Cost::own(350);
+const COST_LIMIT: Cost = Cost::own(1_000);
+const COST_FORGOTTEN: Cost = Cost::own(2_500);
 /// The cost of entering the row.
-const COST_KEEP: u64 = 7_000;
+const COST_KEEP: Cost = Cost::own(7_000);
 /// Heap that the store takes for a limit of a page.
 const NOTED_BYTES: u64 = 40;
 /// How far a look for a page reaches.

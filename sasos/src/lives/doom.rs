@@ -21,6 +21,7 @@ use kcore::{
     thread::{Context, Resumed},
 };
 
+use crate::lives::budget::Cost;
 use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
 
 /// How long a thread that is to end may work or wait inside a foreign callee.
@@ -29,8 +30,8 @@ pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 /// Condemned threads that one event looks at.
 const LOOKS: usize = 32;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
-const COST_LOOK: u64 = 80;
-const COST_UNWIND: u64 = 1500;
+const COST_LOOK: Cost = Cost::calling(80, 4);
+const COST_UNWIND: Cost = Cost::calling(1500, 8);
 
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -116,7 +117,7 @@ impl Server {
         self.retired_callees_end(world);
         let mut first = None;
         for _ in 0..LOOKS {
-            if !self.budget.has(COST_LOOK + COST_UNWIND) {
+            if !self.budget.has(COST_LOOK.and(COST_UNWIND)) {
                 break;
             }
             let Some(thread) = self.threads.first_condemned().filter(|&thread| first != Some(thread)) else {

@@ -16,6 +16,7 @@ use crate::{
     Outcome, Server, Step, Stop, World,
     accounts::Resource,
     containers::push_reserved,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::control::Control,
     lives::task::TaskId,
@@ -23,9 +24,9 @@ use crate::{
 };
 
 /// The cost of handing a child on, in instructions, roughly; of giving the place of one back, and of looking at one.
-const COST_CHILD: u64 = 200;
-const COST_REAP: u64 = 800;
-const COST_LOOK: u64 = 12;
+const COST_CHILD: Cost = Cost::own(200);
+const COST_REAP: Cost = Cost::calling(800, 1);
+const COST_LOOK: Cost = Cost::own(12);
 
 impl Server {
     /// Ends a thread at once, wherever it is. With the last thread of a task the task ends, when the event is over

@@ -77,7 +77,7 @@ impl Server {
     /// An exception of user code other than a page fault.
     pub fn exception(&mut self, world: &mut impl World, thread: ThreadId, kind: u64, address: u64) -> Outcome {
         self.current = thread;
-        self.budget = piece();
+        self.budget.begin(piece());
         self.raise(
             world,
             thread,

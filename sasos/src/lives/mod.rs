@@ -1,5 +1,6 @@
 //! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
 
+pub(crate) mod budget;
 mod chunks;
 pub mod continuation;
 pub mod control;

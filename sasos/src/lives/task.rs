@@ -22,6 +22,7 @@ use crate::{
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::lists::{Kind, ObjectList},
     directory::object::ObjectId,
+    lives::budget::Cost,
     lives::exception::Handlers,
     lives::thread::{Caller, Life},
     lives::work::{Piece, Work},
@@ -50,7 +51,7 @@ pub(crate) const TASK_BYTES: u64 = core::mem::size_of::<Task>() as u64;
 pub const TASK_OBJECTS_MAX: usize = 4096;
 
 /// The cost of ending a thread, in instructions, roughly.
-const COST_THREAD: u64 = 1500;
+const COST_THREAD: Cost = Cost::calling(1500, 5);
 
 /// A task.
 #[derive(Debug)]

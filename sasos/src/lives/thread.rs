@@ -360,7 +360,7 @@ impl Server {
         }
         let task = record.task;
         self.current = thread;
-        self.budget = piece();
+        self.budget.begin(piece());
         Caller {
             thread,
             domain,

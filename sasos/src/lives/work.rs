@@ -18,6 +18,7 @@ use crate::{
     Outcome, Server, Step, Stop, World,
     accounts::AccountId,
     containers::Queue,
+    lives::budget::Cost,
     lives::task::TaskId,
     lives::thread::{Life, Tries},
     procedures::unwind::Leaving,
@@ -30,7 +31,7 @@ pub const PIECE: u64 = 12_000;
 /// The most that an item of the list needs to get on: the first tables of a space.
 pub(crate) const COST_LARGEST: u64 = 8_000;
 /// The cost of a piece that comes to nothing, because too little was left for it.
-const COST_TURN: u64 = 200;
+const COST_TURN: Cost = Cost::own(200);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
@@ -103,9 +104,9 @@ impl WorkList {
     }
 
     /// The rest of this poll's budget, if so little was spent that the store may have it.
-    pub(crate) fn leaves_some(&mut self, budget: Budget) -> Option<Budget> {
-        self.had_all = budget.left() < PIECE - COST_LITTLE;
-        (!self.had_all).then_some(Budget::of(budget.left()))
+    pub(crate) fn leaves_some(&mut self, left: u64) -> Option<Budget> {
+        self.had_all = left < PIECE - COST_LITTLE;
+        (!self.had_all).then_some(Budget::of(left))
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -149,13 +150,6 @@ impl WorkList {
 }
 
 impl Server {
-    /// The cost of a step of long work, in instructions, and that of the calls of the machine that it makes: with the server outside these are
-    /// events of the kernel (decision 0164).
-    #[inline]
-    pub(crate) const fn costs(&self, instructions: u64, calls: u64) -> u64 {
-        instructions + calls * self.machine_call
-    }
-
     /// Does a first piece of what the event under way has entered. To be called when an event is over: the end of a task may end callees, and
     /// threads inside of them, and with these further tasks, which must not pile up on the kernel's stack.
     #[inline(always)]
@@ -286,7 +280,7 @@ impl Server {
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
-            self.budget.at_least(COST_LITTLE);
+            self.budget.at_least(Cost::own(COST_LITTLE));
             tries.had_idle = true;
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
@@ -304,15 +298,15 @@ impl Server {
 
     /// The piece under way costs more than this event has left: it is the first of the next one.
     pub(crate) fn piece_waits(&mut self) {
-        self.budget.spend(u64::MAX);
+        self.budget.use_up();
         self.work.waits = true;
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.
     pub(crate) fn unbounded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
-        let left = core::mem::replace(&mut self.budget, Budget::ALL);
+        let left = self.budget.lift();
         let done = act(self);
-        self.budget = left;
+        self.budget.begin(left);
         done
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     containers::{copied, push},
     directory::creation::{AddressesOf, Kind},
     directory::object::{LimitRange, ObjectId, slots_for},
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -35,20 +36,19 @@ const PIECE_PAGES: usize = 30 * (1 + RUN);
 const RUN: usize = 8;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;
-/// The most that sharing so many costs, in instructions, roughly, and the calls of the machine in it.
-const COST_SHARES: u64 = 3_500;
-const CALLS_SHARES: u64 = (PIECE_PAGES / (1 + RUN)) as u64;
+/// The most that sharing so many costs, in instructions, roughly.
+const COST_SHARES: Cost = Cost::calling(3_500, PIECE_PAGES as u64 / (1 + RUN) as u64);
 /// The cost of making a page table, in instructions, roughly.
-pub(crate) const COST_TABLE: u64 = 1000;
+pub(crate) const COST_TABLE: Cost = Cost::calling(1000, 2);
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one, of passing one, of asking for one, and of noting other
 /// limits.
-pub(crate) const COST_FOUND: u64 = 900;
-const COST_SHARED: u64 = 250;
+pub(crate) const COST_FOUND: Cost = Cost::own(900);
+const COST_SHARED: Cost = Cost::own(250);
 /// Pages of such a run that are shared at once.
 const FOUND_PAGES: u64 = 30;
-const COST_PASSED: u64 = 100;
-const COST_ASKED: u64 = 900;
-const COST_LIMIT: u64 = 4_000;
+const COST_PASSED: Cost = Cost::calling(100, 1);
+const COST_ASKED: Cost = Cost::calling(900, 1);
+const COST_LIMIT: Cost = Cost::own(4_000);
 /// Pages that are asked of the disk at once.
 const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.
@@ -242,13 +242,13 @@ impl Server {
             if slots.get(slot).is_some_and(|slot| slot.leaf().is_some()) {
                 continue;
             }
-            if !self.budget.spend(self.costs(COST_TABLE, 2)) {
+            if !self.budget.spend(COST_TABLE) {
                 return Ok(false);
             }
             self.make_leaf(world, clone, slot)?;
             makes = true;
         }
-        Ok(!makes || self.budget.has(self.costs(COST_SHARES, CALLS_SHARES)))
+        Ok(!makes || self.budget.has(COST_SHARES))
     }
 
     /// The address in a source up to which a clone can have its pages. Either of them may have another length by now.
@@ -295,7 +295,7 @@ impl Server {
                 at += PAGE;
             }
             if before < at {
-                self.budget.spend((at - before) / PAGE * COST_SHARED);
+                self.budget.spend(COST_SHARED.times((at - before) / PAGE));
                 self.share_pages(world, source, clone, (before, at), usize::MAX)?;
             } else {
                 match self.limits_of_absent(world, source, at) {

@@ -21,6 +21,7 @@ use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
     directory::object::ObjectId,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::clone::{COST_FOUND, COST_TABLE, withhold},
@@ -33,9 +34,9 @@ use crate::{
 pub const PIECE_PAGES: u64 = 32;
 /// The cost of looking at a page and at the one that it is copied to, of copying one, and of having the store promise a block for it, in
 /// instructions, roughly.
-const COST_LOOK: u64 = 300;
-const COST_COPY: u64 = 750;
-const COST_PROMISED: u64 = 350;
+const COST_LOOK: Cost = Cost::own(300);
+const COST_COPY: Cost = Cost::calling(750, 6);
+const COST_PROMISED: Cost = Cost::own(350);
 /// How often a copy waits for the disk and gets no further. Where memory is short, what it waits for next takes the frame of what came last: the page of
 /// the source, or what the store knows of either.
 const WAITS_MAX: u32 = 64;
@@ -120,7 +121,7 @@ impl Server {
 
     /// Whether a page of the target, which must be one that may be written, lacks what the source has.
     fn look_at<W: World>(&mut self, world: &mut W, from: (ObjectId, u64), to: (ObjectId, u64)) -> Step<bool> {
-        let cost = COST_LOOK + self.cost_of_asking(from) + self.cost_of_asking(to);
+        let cost = COST_LOOK.and(self.cost_of_asking(from)).and(self.cost_of_asking(to));
         self.budget.spend(cost);
         if !self.limits_known(world, to.0, to.1)?.contains(Rights::W) {
             return Err(Error::Protection.into());
@@ -130,11 +131,11 @@ impl Server {
     }
 
     /// The cost of asking the store for a page, if it must be asked.
-    fn cost_of_asking(&self, (id, address): (ObjectId, u64)) -> u64 {
+    fn cost_of_asking(&self, (id, address): (ObjectId, u64)) -> Cost {
         if self.is_asked_for(id) && !self.is_resident(id, address) {
             COST_FOUND
         } else {
-            0
+            Cost::own(0)
         }
     }
 
@@ -193,15 +194,21 @@ impl Server {
     /// Finds out what a piece needs, as far as the budget reaches, up to the first page that must be read.
     fn gather<W: World>(&mut self, world: &mut W, source: Range, target: Range, piece: &mut Piece) -> Step<()> {
         let is_kept = self.objects.get(target.id).is_persistent();
-        let cost_copy = self.costs(COST_COPY, 6) + if is_kept { COST_PROMISED } else { 0 };
+        let cost_copy = if is_kept {
+            COST_COPY.and(COST_PROMISED)
+        } else {
+            COST_COPY
+        };
         for (index, (from, to)) in source.pages().zip(target.pages()).enumerate() {
             if index > 0 && !self.budget.is_left() {
                 break;
             }
-            let cost = cost_copy + self.cost_of_asking((source.id, from)) + self.cost_of_asking((target.id, to));
+            let cost = cost_copy
+                .and(self.cost_of_asking((source.id, from)))
+                .and(self.cost_of_asking((target.id, to)));
             self.budget.spend(cost);
             if self.leaf_at(target.id, to).is_none() {
-                self.budget.spend(self.costs(COST_TABLE, 2));
+                self.budget.spend(COST_TABLE);
                 let slot = slot_of(to) - self.objects.get(target.id).first_slot();
                 self.make_leaf(world, target.id, slot)?;
             }

@@ -8,12 +8,11 @@ use abi::{
     address::{PAGE, SLOT, slot_of},
 };
 
-use store::Budget;
-
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId, Which, slots_for},
     directory::slot_map::cost_of_slots,
+    lives::budget::{Allowance, Cost},
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::page,
@@ -23,18 +22,18 @@ use crate::{
 };
 
 /// The cost of dropping a page of an object, in instructions, roughly.
-const COST_PAGE: u64 = 550;
+const COST_PAGE: Cost = Cost::calling(550, 2);
 /// The same where nobody remembers it.
-const COST_FORGOTTEN: u64 = 160;
+const COST_FORGOTTEN: Cost = Cost::calling(160, 1);
 /// The further cost where the store may take a promise of space back, and that of the first one in a page table, which stands elsewhere.
-const COST_UNPROMISED: u64 = 290;
-const COST_APART: u64 = 1_000;
+const COST_UNPROMISED: Cost = Cost::own(290);
+const COST_APART: Cost = Cost::own(1_000);
 /// The cost of a page of a persistent object that is clean, where pages are looked at and dropped one by one.
-const COST_CLEAN: u64 = 1100;
+const COST_CLEAN: Cost = Cost::calling(1100, 4);
 /// The same of a page table.
-const COST_TABLE: u64 = 500;
+const COST_TABLE: Cost = Cost::calling(500, 1);
 /// The same of a link to one, for each domain that may have it.
-const COST_LINK: u64 = 110;
+const COST_LINK: Cost = Cost::calling(110, 1);
 /// The cost of looking whether a page table has a page, and how many are looked at, at least and at most, before those without are taken back.
 const COST_LOOK: u64 = 40;
 const LOOKS_LEAST: u64 = 8;
@@ -65,10 +64,10 @@ impl Server {
         }
         let object = self.objects.get(id);
         // Most objects are small: all that they have is left to the end.
-        let costs = Costs::of(object, self.machine_call);
+        let costs = Costs::of(object, self.budget);
         let whole = costs.all(object);
-        if object.slots.is_one() && self.budget.has(whole) {
-            self.budget.spend(whole);
+        if object.slots.is_one() && self.budget.has(Cost::own(whole)) {
+            self.budget.spend(Cost::own(whole));
             return None;
         }
         let (end, cost) = piece_of(object, costs, at, range.end, self.budget);
@@ -79,8 +78,8 @@ impl Server {
         } else {
             slots_for(object.base(), object.page_of(range.start))
         };
-        let fits = self.budget.has(cost);
-        self.budget.spend(cost);
+        let fits = self.budget.has(Cost::own(cost));
+        self.budget.spend(Cost::own(cost));
         // The records of a sparse object's slots go here, and therefore all of its tables before.
         if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
@@ -108,7 +107,7 @@ impl Server {
         let mut tables = most;
         let object = self.objects.get(range.id);
         let page = object.next_near(Which::Resident, range.from, range.to, &mut tables);
-        self.budget.spend((most - tables) * COST_LOOK);
+        self.budget.spend(Cost::own((most - tables) * COST_LOOK));
         if page.is_some() || tables > 0 {
             return Ok(page.is_none());
         }
@@ -130,7 +129,7 @@ impl Server {
         let id = range.id;
         let first = self.objects.get(id).first_slot();
         let (mut next, end) = (slot_of(range.from) - first, slot_of(range.to - 1) - first + 1);
-        while self.budget.spend(COST_LOOK)
+        while self.budget.spend(Cost::calling(COST_LOOK, 1))
             && let object = self.objects.get(id)
             && let Some(number) = object.slots.next_with_leaf(next).filter(|&number| number < end)
         {
@@ -143,14 +142,11 @@ impl Server {
             if linked && object.nodes.len() > FEW {
                 continue;
             }
-            self.budget.spend(
+            self.budget.spend(if linked {
+                COST_TABLE.and(COST_LINK.times(u64::from(FEW)))
+            } else {
                 COST_TABLE
-                    + if linked {
-                        self.costs(COST_LINK, 1) * u64::from(FEW)
-                    } else {
-                        0
-                    },
-            );
+            });
             let slots = number..next;
             if linked {
                 self.unlink_everywhere(world, id, &slots);
@@ -180,12 +176,13 @@ impl Server {
     }
 }
 
-/// The costs of dropping parts of an object, in instructions, roughly.
+/// The costs of dropping parts of an object, in instructions, roughly, with those of the calls of the machine.
 #[derive(Copy, Clone)]
 pub(crate) struct Costs {
     /// A page.
     page: u64,
-    /// The link of a page table in one domain.
+    /// A page table, and its link in one domain.
+    table: u64,
     link: u64,
     /// The first page in a page table, beside that.
     apart: u64,
@@ -195,38 +192,45 @@ pub(crate) struct Costs {
 
 impl Costs {
     /// Those of clean pages of an object that nobody has.
-    pub(crate) const CLEAN: Self = Self {
-        page: COST_CLEAN,
-        link: COST_LINK,
-        apart: 0,
-        slots: 0,
-    };
-
-    /// Those of an object whose content is dropped. `call` is what a call of the machine costs.
     #[inline]
-    fn of(object: &Object, call: u64) -> Self {
+    pub(crate) fn clean(budget: Allowance) -> Self {
+        Self::priced(budget, COST_CLEAN, Cost::own(0))
+    }
+
+    /// Those of an object whose content is dropped.
+    #[inline]
+    fn of(object: &Object, budget: Allowance) -> Self {
         let page = if object.has_holders() {
-            COST_PAGE + 2 * call
+            COST_PAGE
         } else {
-            COST_FORGOTTEN + call
+            COST_FORGOTTEN
         };
-        let (promised, apart) = if object.blocks > 0 {
-            (COST_UNPROMISED, COST_APART)
+        let costs = if object.blocks > 0 {
+            Self::priced(budget, page.and(COST_UNPROMISED), COST_APART)
         } else {
-            (0, 0)
+            Self::priced(budget, page, Cost::own(0))
         };
         Self {
-            page: page + promised,
-            link: COST_LINK + call,
-            apart,
-            slots: cost_of_slots(object.slot_count()),
+            slots: budget.price(cost_of_slots(object.slot_count())),
+            ..costs
+        }
+    }
+
+    #[inline]
+    fn priced(budget: Allowance, page: Cost, apart: Cost) -> Self {
+        Self {
+            page: budget.price(page),
+            table: budget.price(COST_TABLE),
+            link: budget.price(COST_LINK),
+            apart: budget.price(apart),
+            slots: 0,
         }
     }
 
     /// That of the page table of a slot.
     #[inline]
     fn table(self, object: &Object, slot: u64) -> u64 {
-        COST_TABLE + self.link * u64::from(object.linkers(slot))
+        self.table + self.link * u64::from(object.linkers(slot))
     }
 
     /// That of all that an object has.
@@ -237,13 +241,13 @@ impl Costs {
 }
 
 /// How far a piece from `at` on goes, and what it costs: more than is left of the budget, or all up to `to`.
-pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: Budget) -> (u64, u64) {
+pub(crate) fn piece_of(object: &Object, costs: Costs, at: u64, to: u64, budget: Allowance) -> (u64, u64) {
     let whole = costs.all(object);
-    if budget.has(whole) {
+    if budget.has(Cost::own(whole)) {
         return (to, whole);
     }
     let (mut end, mut cost) = (at, 0);
-    while end < to && budget.has(cost) {
+    while end < to && budget.has(Cost::own(cost)) {
         let Some(number) = object.slots.next_with_leaf(slot_of(end) - object.first_slot()) else {
             return (to, cost + costs.slots);
         };

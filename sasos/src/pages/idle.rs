@@ -10,6 +10,7 @@ use crate::{
     accounts::AccountId,
     directory::creation::heap_reserve,
     directory::object::ObjectId,
+    lives::budget::Cost,
     lives::work::Piece,
     pages::{
         dismantle::{Costs, piece_of},
@@ -18,8 +19,8 @@ use crate::{
 };
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
-const COST_OBJECT: u64 = 60;
-const COST_CHUNK: u64 = 2_000;
+const COST_OBJECT: Cost = Cost::own(60);
+const COST_CHUNK: Cost = Cost::own(2_000);
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
@@ -131,10 +132,10 @@ impl Server {
         }
         let at = self.pager.idle.at.max(object.base());
         if at < object.end() {
-            let (end, cost) = piece_of(object, Costs::CLEAN, at, object.end(), self.budget);
+            let (end, cost) = piece_of(object, Costs::clean(self.budget), at, object.end(), self.budget);
             let slots = slot_of(at) - object.first_slot()..slot_of(end - 1) - object.first_slot() + 1;
-            let fits = self.budget.has(cost);
-            self.budget.spend(cost);
+            let fits = self.budget.has(Cost::own(cost));
+            self.budget.spend(Cost::own(cost));
             self.drop_clean(world, id, at, end);
             self.drop_leaves(world, id, &slots);
             self.pager.idle.at = end;

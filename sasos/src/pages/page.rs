@@ -18,6 +18,7 @@ use crate::{
     containers::{push_reserved, reserve},
     directory::object::{LimitRange, ObjectId, Which},
     durability::durable::no_room,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::clone::LIMIT_RANGES_MAX,
@@ -37,8 +38,8 @@ const NOTED_PART: u64 = 64;
 const NOTED_BLOCKS: u64 = 256;
 
 /// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
-const COST_LIMITED: u64 = 120;
-const COST_NOTED: u64 = 1_000;
+const COST_LIMITED: Cost = Cost::calling(120, 1);
+const COST_NOTED: Cost = Cost::calling(1_000, 1);
 
 /// The zeroes that fill a page, part by part.
 const ZEROES: [u8; 512] = [0; 512];
@@ -330,7 +331,7 @@ impl Server {
         let mut from = range.from;
         let object = self.objects.get(range.id);
         while let Some(place) = object.next_page(Which::Resident, from, range.to) {
-            if !self.budget.spend(self.costs(COST_LIMITED, 1)) {
+            if !self.budget.spend(COST_LIMITED) {
                 break;
             }
             from = place.address + PAGE;

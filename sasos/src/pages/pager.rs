@@ -206,7 +206,7 @@ impl Server {
     /// # Errors
     /// [`Error::BadAddress`], [`Error::Protection`]; what it takes to have the page.
     pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
-        self.budget = piece();
+        self.budget.begin(piece());
         let id = self.object_at(world, address)?;
         let cached = self.require(world, space, id, access.right())?;
         let place = self.present(world, id, address, access)?;

@@ -14,11 +14,12 @@ use store::{BadPage, PageFlags, PageLookup, ReadStart};
 use crate::{
     Server, Step, Stop, World,
     directory::object::ObjectId,
+    lives::budget::Cost,
     pages::pager::{FRAME_RESERVE, Place, absent_limits, from_flags, index_of},
 };
 
 /// The cost of asking for a page, in instructions, roughly.
-const COST_READ: u64 = 2_000;
+const COST_READ: Cost = Cost::calling(2_000, 2);
 
 impl Server {
     /// The frame of a page that is resident; nothing if the page is zero and not resident.

@@ -21,6 +21,7 @@ use crate::{
     accounts::{AccountId, Resource},
     containers::push_reserved,
     directory::object::{ObjectId, Which},
+    lives::budget::Cost,
     pages::slots::{Slots, first_run},
 };
 
@@ -28,17 +29,17 @@ use crate::{
 const RECLAIM_BATCH: usize = 64;
 /// How far a look for a clean page reaches, what it costs in instructions, roughly, and what going on to the next object does.
 const LOOK_REACH: u64 = 4 * SLOT;
-const COST_LOOK: u64 = 120;
-const COST_OBJECT: u64 = 15;
+const COST_LOOK: Cost = Cost::calling(120, 3);
+const COST_OBJECT: Cost = Cost::own(15);
 /// Looks that are done in any case.
 const LOOKS_LEAST: u64 = 10;
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.
-const COST_CHUNK: u64 = 1_000;
+const COST_CHUNK: Cost = Cost::own(1_000);
 const COST_MARKS: u64 = 80;
 const MARKS_COUNTED: u64 = 5;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
-const COST_FORGET: u64 = 430;
+const COST_FORGET: Cost = Cost::calling(430, 1);
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -289,9 +290,10 @@ impl Server {
     fn marks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let object = self.objects.get_mut(id);
         if object.blocks > 0 {
-            self.budget.spend((end - first) / PAGES_PER_SLOT * COST_MARKS);
+            self.budget
+                .spend(Cost::own((end - first) / PAGES_PER_SLOT * COST_MARKS));
             let gone = object.slots.clear_blocks(first, end);
-            self.budget.spend(gone / MARKS_COUNTED);
+            self.budget.spend(Cost::own(gone / MARKS_COUNTED));
             object.blocks -= gone;
             self.ledger.give(object.account, Resource::Blocks, gone);
         }
@@ -387,7 +389,7 @@ impl Server {
             return Ok(0);
         }
         let count = self.objects.table_len();
-        self.budget.at_least(LOOKS_LEAST * COST_LOOK);
+        self.budget.at_least(COST_LOOK.times(LOOKS_LEAST));
         // The first object was perhaps begun in its middle, and is looked at once more.
         while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.spend(COST_OBJECT) {
             let id = ObjectId(self.pager.hand);

@@ -22,6 +22,7 @@ use crate::{
     containers::push,
     directory::object::{ObjectId, Which},
     durability::durable::no_room,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     pages::clone::COST_FOUND,
@@ -34,10 +35,10 @@ use crate::{
 const PIECE_PAGES: u64 = 16;
 /// The cost of looking at a page in memory, of dropping it, of copying one that is shared and filling it with zeroes, and of having the store note
 /// limits, in instructions, roughly.
-const COST_LOOK: u64 = 60;
-const COST_DROP: u64 = 500;
-const COST_ZERO: u64 = 1_800;
-const COST_NOTED: u64 = 1_700;
+const COST_LOOK: Cost = Cost::own(60);
+const COST_DROP: Cost = Cost::calling(500, 4);
+const COST_ZERO: Cost = Cost::calling(1_800, 6);
+const COST_NOTED: Cost = Cost::own(1_700);
 /// How far a piece of a transient object reaches.
 const PIECE_REACH: u64 = 32 * SLOT;
 
@@ -170,7 +171,7 @@ impl Server {
         };
         let limited = self.limited_pages(world, piece)?;
         for &address in &limited {
-            if !self.piece_reaches(self.costs(COST_ZERO, 6), piece, address) {
+            if !self.piece_reaches(COST_ZERO, piece, address) {
                 break;
             }
             self.zero_page(world, piece.id, address)?;
@@ -187,7 +188,7 @@ impl Server {
     }
 
     /// Takes the cost of a page off the budget. A piece ends before a page for which nothing is left, unless it is its first.
-    fn piece_reaches(&mut self, cost: u64, piece: &mut Range, address: u64) -> bool {
+    fn piece_reaches(&mut self, cost: Cost, piece: &mut Range, address: u64) -> bool {
         let goes_on = self.budget.spend(cost) || address == piece.from;
         if !goes_on {
             piece.to = address;
@@ -215,7 +216,7 @@ impl Server {
         let mut limited = Vec::new();
         let mut from = piece.from;
         while let Some(place) = self.objects.get(piece.id).next_page(Which::Resident, from, piece.to)
-            && self.piece_reaches(self.costs(COST_LOOK, 1), piece, place.address)
+            && self.piece_reaches(COST_LOOK, piece, place.address)
         {
             from = place.address + PAGE;
             let entry = world.leaf_get(place.leaf, place.index);
@@ -224,7 +225,7 @@ impl Server {
                 return Err(Error::Protection.into());
             }
             if limits == Rights::RWX {
-                self.budget.spend(self.costs(COST_DROP, 4));
+                self.budget.spend(COST_DROP);
             } else {
                 push(&mut limited, place.address)?;
             }
@@ -318,7 +319,7 @@ impl Server {
         }
         let mut from = piece.from;
         while let Some(place) = self.objects.get(piece.id).next_page(Which::Dirty, from, piece.to)
-            && self.piece_reaches(self.costs(COST_DROP, 4), piece, place.address)
+            && self.piece_reaches(COST_DROP, piece, place.address)
         {
             from = place.address + PAGE;
             let object = self.objects.get(piece.id);

@@ -35,6 +35,7 @@ use crate::{
     Outcome, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::{Boxed, Map, Places, boxed, push_reserved, reserve},
+    lives::budget::Cost,
     lives::exception::{Handlers, SAVED_BYTES},
     lives::thread::Caller,
     lives::work::PIECE,
@@ -51,8 +52,8 @@ const EXPLICIT_LOOKS: usize = 8;
 /// The most that a look at what a call shows may cost, if the rest of the call is to be done in the same event.
 const COST_SHOWN_MOST: u64 = 2500;
 /// The cost of making one with its first stack, in instructions, roughly, and what a search needs to get on through all merged calls.
-const COST_MAKE: u64 = 6000;
-const COST_SEARCH_LEAST: u64 = 5500;
+const COST_MAKE: Cost = Cost::calling(6000, 8);
+const COST_SEARCH_LEAST: Cost = Cost::own(5500);
 
 /// The rights of a callee's domain beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,13 +14,14 @@ use store::PdxRecord;
 
 use crate::{
     Server, World,
+    lives::budget::Cost,
     procedures::pdx::{Extension, Stage},
 };
 
 /// Spaces whose calls are forgotten one by one in an event.
 const APART: u32 = 8;
 /// The cost of having all calls forgotten, in instructions, roughly.
-const COST_ALL: u64 = 5000;
+const COST_ALL: Cost = Cost::calling(5000, 1);
 
 impl Server {
     /// Whether a call may be remembered: the slow path would enter there, too. For checks.

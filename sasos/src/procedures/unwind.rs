@@ -16,6 +16,7 @@ use crate::{
     Outcome, Server, World,
     accounts::AccountId,
     accounts::Resource,
+    lives::budget::Cost,
     lives::exception::SAVED_BYTES,
     lives::thread::{Life, Pause},
     lives::work::{Piece, Work},
@@ -23,14 +24,14 @@ use crate::{
 };
 
 /// The cost of looking at a thread, in instructions, roughly; at a frame of it, and of taking it out of its calls.
-const COST_PLACE: u64 = 12;
-const COST_FRAME: u64 = 15;
-const COST_UNWIND: u64 = 1500;
+const COST_PLACE: Cost = Cost::calling(12, 1);
+const COST_FRAME: Cost = Cost::calling(15, 1);
+const COST_UNWIND: Cost = Cost::calling(1500, 8);
 /// The cost of closing a callee, that is, of its new places in the orders of all; of taking it off with its domain in the end; and of seeing
 /// whether somebody is inside of one.
-const COST_CLOSE: u64 = 2600;
-const COST_REMOVE: u64 = 2600;
-const COST_LOOK: u64 = 60;
+const COST_CLOSE: Cost = Cost::calling(2600, 4);
+const COST_REMOVE: Cost = Cost::calling(2600, 4);
+const COST_LOOK: Cost = Cost::calling(60, 1);
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
 
@@ -158,7 +159,7 @@ impl Server {
             let Some(thread) = self.threads.live_at(index).map(|record| record.id) else {
                 continue;
             };
-            self.budget.spend(COST_FRAME * world.portal_depth(thread) as u64);
+            self.budget.spend(COST_FRAME.times(world.portal_depth(thread) as u64));
             if let Some(depth) = depth_inside(world, thread, space) {
                 world.log(format_args!(
                     "thread {:#x} is taken out of a callee at {base:#x} that ends",

@@ -23,6 +23,7 @@ use kcore::SpaceId;
 use crate::{
     Answer, Server, Step, Stop, World,
     containers::boxed,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::{Piece, Work},
@@ -33,9 +34,9 @@ pub const LOCK_ALL: u64 = u64::MAX;
 
 /// The cost of looking at a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
-const COST_DERIVED: u64 = 120;
-const COST_SHOWN: u64 = 270;
-const COST_LOCKS: u64 = 130;
+const COST_DERIVED: Cost = Cost::calling(120, 1);
+const COST_SHOWN: Cost = Cost::own(270);
+const COST_LOCKS: Cost = Cost::own(130);
 
 /// A Clist that a slot names.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -347,7 +348,7 @@ impl Server {
                 }
             }
         }
-        self.budget.spend(domains * COST_LOCKS);
+        self.budget.spend(COST_LOCKS.times(domains));
         if missing == 0 { Ok(()) } else { Err(Error::Locked) }
     }
 

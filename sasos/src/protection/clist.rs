@@ -15,6 +15,7 @@ use abi::{
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
+    lives::budget::Cost,
     protection::apd::ClistRef,
     protection::search::Enough,
     protection::validation::effective,
@@ -29,9 +30,9 @@ const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
 /// The cost of reading a header or one address, in instructions, roughly.
-const COST_READ: u64 = 360;
+const COST_READ: Cost = Cost::own(360);
 /// The cost of reading [`BATCH`] capabilities, and of finding out that they are for something else.
-const COST_BATCH: u64 = 750;
+const COST_BATCH: Cost = Cost::own(750);
 /// The cost of a capability for the object, and of comparing it with a password of the object.
 const COST_VISIT: u64 = 40;
 const COST_PASSWORD: u64 = 10;
@@ -113,7 +114,7 @@ impl Server {
             (0, shape.count.min(UNSORTED_MAX))
         };
         let mut next = first.max(self.still_reached(world, shape, *reached)?);
-        let cost_visit = COST_VISIT + cost_passwords(self.objects.get(target));
+        let cost_visit = Cost::own(COST_VISIT).and(cost_passwords(self.objects.get(target)));
         while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
@@ -201,8 +202,8 @@ impl Server {
 }
 
 /// The cost of comparing a password with all that an object has.
-fn cost_passwords(object: &Object) -> u64 {
-    COST_PASSWORD * (object.record.capabilities.len() + object.record.pdx.len()) as u64
+fn cost_passwords(object: &Object) -> Cost {
+    Cost::own(COST_PASSWORD * (object.record.capabilities.len() + object.record.pdx.len()) as u64)
 }
 
 /// Offset of a capability in a Clist.

@@ -23,6 +23,7 @@ use crate::{
     accounts::{AccountId, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::object::ObjectId,
+    lives::budget::Cost,
     lives::task::TaskId,
     procedures::pdx::Derived,
     protection::apd::Apd,
@@ -483,10 +484,10 @@ impl Server {
         let left = world.space_trim(space, work);
         self.refund_tables(world, space);
         let Some(left) = left else {
-            self.budget.spend(u64::MAX);
+            self.budget.use_up();
             return false;
         };
-        self.budget.spend((work - left.min(work)) * COST_LINK);
+        self.budget.spend(Cost::own((work - left.min(work)) * COST_LINK));
         self.nodes_end(world, space)
     }
 

@@ -19,13 +19,14 @@ use kcore::{SpaceId, ThreadId};
 use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
+    lives::budget::Cost,
     protection::apd::{Apd, ClistRef},
     protection::clist::Reached,
     protection::domain::Cached,
 };
 
 /// The cost of asking a domain what it has without its Clists, in instructions, roughly.
-const COST_LEVEL: u64 = 130;
+const COST_LEVEL: Cost = Cost::own(130);
 
 /// Whether a search has found enough.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -20,6 +20,7 @@ use crate::{
     Server, Step, Stop, World,
     accounts::Resource,
     directory::object::{ENDS, ObjectId},
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::work::{Piece, Work},
     pages::slots::Slot,
@@ -28,9 +29,9 @@ use crate::{
 };
 
 /// The cost of unlinking a leaf, of dropping a node, and of freeing a page of them.
-const COST_LEAF: u64 = 110;
-const COST_NODE: u64 = 250;
-const COST_PAGE: u64 = 250;
+const COST_LEAF: Cost = Cost::calling(110, 1);
+const COST_NODE: Cost = Cost::calling(250, 1);
+const COST_PAGE: Cost = Cost::own(250);
 /// Domains from which an object that ends is taken in one piece.
 pub(crate) const FEW: u32 = 4;
 
@@ -169,7 +170,7 @@ impl Server {
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
-            if !self.budget.spend(COST_LEAF + self.machine_call) {
+            if !self.budget.spend(COST_LEAF) {
                 return Some(false);
             }
             world.unlink(at.space(), object.first_slot() + number);

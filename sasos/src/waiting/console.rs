@@ -15,12 +15,13 @@ use abi::{
 };
 use kcore::wait::Key;
 
+use crate::lives::budget::Cost;
 use crate::{Answer, Outcome, Server, Stop, World, lives::task::TaskId, lives::thread::Caller};
 
 /// Bytes that pass in one piece.
 const PIECE: usize = 256;
 /// The cost of writing a piece, in instructions, roughly: some ten a byte. So a call writes four of them.
-const COST_PIECE: u64 = 3000;
+const COST_PIECE: Cost = Cost::calling(3000, 1);
 const STREAMS: usize = STREAM_CONTROL as usize + 1;
 /// Tasks that may hold the terminal one through the other, the first task left out.
 const HOLDERS_MAX: usize = 8;

@@ -28,6 +28,7 @@ use crate::{
     Answer, Outcome, Server, World,
     accounts::{AccountId, Resource},
     containers::Map,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
@@ -42,7 +43,7 @@ pub(crate) const SEMAPHORE_BYTES: u64 =
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// Instructions that deleting one costs, roughly.
-const COST_SEMAPHORE: u64 = 1_350;
+const COST_SEMAPHORE: Cost = Cost::own(1_350);
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
@@ -300,7 +301,7 @@ impl Server {
         self.ledger.give(semaphore.payer, Resource::Semaphores, 1);
         self.ledger.give(semaphore.payer, Resource::Bytes, SEMAPHORE_BYTES);
         let woken = world.wake(Key::Semaphore(address), u32::MAX);
-        self.budget.spend(COST_SEMAPHORE + cost_of_waking(woken));
+        self.budget.spend(COST_SEMAPHORE.and(cost_of_waking(woken)));
         true
     }
 
@@ -371,8 +372,8 @@ impl Server {
 }
 
 /// Instructions that a wake of so many threads of one key costs this event. Others wake most of many.
-fn cost_of_waking(threads: u32) -> u64 {
-    COST_WAKE * u64::from(threads.min(AT_ONCE))
+fn cost_of_waking(threads: u32) -> Cost {
+    Cost::calling(COST_WAKE * u64::from(threads.min(AT_ONCE)), 1)
 }
 
 const _: () = assert!(FOREVER > COUNT_MAX);
