@@ -6,13 +6,14 @@ use abi::{
     Call, Error,
     address::{PAGE, SLOT},
 };
-use common::{Rig, for_each_seed};
+use common::Rig;
 use kcore::Machine;
 use sasos::{
     Access, Event,
     durability::{checkpoint::PERIOD_NS, freeze::PIECE_PAGES},
     protection::apd::Apd,
 };
+use sim::seeds;
 
 #[test]
 fn no_event_of_a_checkpoint_takes_long() {
@@ -41,7 +42,7 @@ fn no_event_of_a_checkpoint_takes_long() {
 #[test]
 fn a_checkpoint_of_many_pages_is_one_moment() {
     const PAGES: u64 = 10 * PIECE_PAGES as u64;
-    for_each_seed(40, |seed| {
+    seeds::run(40, |seed| {
         let mut rig = Rig::new(seed, 8000, 16_384);
         let actor = rig.actor(Apd::EMPTY);
         let first = rig.kept(actor, PAGES / 2, 9);
@@ -93,7 +94,7 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
 /// A call that would drop, replace or limit pages that are being frozen waits until that is over, and so does one that deletes them.
 #[test]
 fn what_is_being_frozen_does_not_change() {
-    for_each_seed(20, |seed| {
+    seeds::run(20, |seed| {
         let mut rig = Rig::new(seed, 8000, 16_384);
         let actor = rig.actor(Apd::EMPTY);
         let pages = 6 * PIECE_PAGES as u64;

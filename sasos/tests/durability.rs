@@ -11,9 +11,10 @@ use abi::{
     address::{PAGE, slot_of},
     layout::{Capability, UNMAP_REPLACE},
 };
-use common::{Actor, Order, Rig, for_each_seed};
+use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
 use sasos::{Access, protection::apd::Apd};
+use sim::seeds;
 use store::{MountMode, Store};
 
 /// A kept object.
@@ -292,7 +293,7 @@ impl Game {
 
 #[test]
 fn nothing_acknowledged_is_lost() {
-    for_each_seed(60, |seed| {
+    seeds::run(60, |seed| {
         let mut game = Game::new(seed);
         for _ in 0..4 {
             let steps = 20 + game.some(200);
@@ -308,7 +309,7 @@ fn nothing_acknowledged_is_lost() {
 /// Without syncs a crash leads back to one moment: no page is newer than another.
 #[test]
 fn a_checkpoint_is_one_moment() {
-    for_each_seed(40, |seed| {
+    seeds::run(40, |seed| {
         let mut game = Game::new(seed);
         let (base, password) = game.rig.call(game.actor, Call::ObjCreate, &[12 * PAGE, 0]).unwrap();
         game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
@@ -353,7 +354,7 @@ fn a_checkpoint_is_one_moment() {
 
 #[test]
 fn kept_objects_come_back_whole() {
-    for_each_seed(10, |seed| {
+    seeds::run(10, |seed| {
         let mut game = Game::new(seed);
         for _ in 0..150 {
             game.step();
@@ -396,7 +397,7 @@ fn kept_objects_come_back_whole() {
 
 #[test]
 fn a_full_disk_stops_the_writer_and_loses_nothing() {
-    for_each_seed(10, |seed| {
+    seeds::run(10, |seed| {
         let mut rig = Rig::new(seed, 8000, 600);
         let actor = rig.actor(Apd::EMPTY);
         let base = rig.kept(actor, 2000, 9);
@@ -436,7 +437,7 @@ fn a_full_disk_stops_the_writer_and_loses_nothing() {
 /// A directory and a Clist are changed on a full disk again and again: what they take from the pool comes back with two checkpoints.
 #[test]
 fn stored_pages_are_rewritten_on_a_full_disk() {
-    for_each_seed(10, |seed| {
+    seeds::run(10, |seed| {
         let mut rig = Rig::new(seed, 8000, 600);
         let actor = rig.actor(Apd::EMPTY);
         let names = rig.kept(actor, 40, 9);
@@ -530,7 +531,7 @@ fn a_damaged_page_is_reported_and_the_others_are_read() {
 
 #[test]
 fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
-    for_each_seed(20, |seed| {
+    seeds::run(20, |seed| {
         let mut rig = Rig::new(seed, 4000, 4096);
         let actor = rig.actor(Apd::EMPTY);
         let base = rig.kept(actor, 8, 9);

@@ -7,12 +7,13 @@ use abi::{
     address::PAGE,
     layout::{EXCEPTION_KILL, UNMAP_ZERO},
 };
-use common::{Actor, Rig, for_each_seed};
+use common::{Actor, Rig};
 use kcore::thread::Resumed;
 use sasos::{
     accounts::{AccountId, Resource, limits},
     protection::apd::Apd,
 };
+use sim::seeds;
 
 /// Pages, every second in memory.
 const PAGES: u64 = 3000;
@@ -165,7 +166,7 @@ fn limits_of_pages_that_are_cut_off_are_forgotten() {
 /// Another thread changes the object between the pieces. The object is kept as it is at the end.
 #[test]
 fn it_keeps_what_is_there_at_its_end() {
-    for_each_seed(60, |seed| {
+    seeds::run(60, |seed| {
         let mut rig = Rig::new(seed, 8000, 20_000);
         let actor = rig.actor(Apd::EMPTY);
         let base = with_gaps(&mut rig, actor);

@@ -13,9 +13,10 @@ use abi::{
     address::PAGE,
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
-use common::{Actor, Rig, for_each_seed};
+use common::{Actor, Rig};
 use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits};
 use sasos::{Access, protection::apd::Apd};
+use sim::seeds;
 
 struct Thing {
     base: u64,
@@ -291,7 +292,7 @@ fn copy_of(thing: &Thing) -> Thing {
 
 #[test]
 fn a_page_holds_what_was_put_into_it() {
-    for_each_seed(40, |seed| {
+    seeds::run(40, |seed| {
         let mut game = Game::new(seed, 20_000, 60_000);
         for step in 0..500 {
             game.step();
@@ -304,7 +305,7 @@ fn a_page_holds_what_was_put_into_it() {
 
 #[test]
 fn objects_may_be_larger_than_memory() {
-    for_each_seed(3, |seed| {
+    seeds::run(3, |seed| {
         let mut game = Game::new(seed, 400, 8192);
         let (base, _) = game.rig.call(game.actor, Call::ObjCreate, &[1500 * PAGE, 0]).unwrap();
         game.rig.call(game.actor, Call::KeepObject, &[base]).unwrap();
@@ -339,7 +340,7 @@ fn objects_may_be_larger_than_memory() {
 #[test]
 fn short_memory_loses_nothing() {
     let total = AtomicU32::new(0);
-    for_each_seed(30, |seed| {
+    seeds::run(30, |seed| {
         let mut game = Game::new(seed, 220 + (seed as u32 % 4) * 40, 20_000);
         let mut failures = 0;
         for _ in 0..2500 {
@@ -483,7 +484,7 @@ fn an_account_bounds_the_page_tables_of_a_domain() {
 
 #[test]
 fn all_frames_come_back() {
-    for_each_seed(10, |seed| {
+    seeds::run(10, |seed| {
         let mut game = Game::new(seed, 20_000, 60_000);
         let before = kcore::Machine::frames_free(&game.rig.world);
         for _ in 0..300 {

@@ -13,14 +13,14 @@ use abi::{
     address::{PAGE, SLOT},
     layout::Capability,
 };
-use common::{Actor, Order, Rig, for_each_seed};
+use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
 use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, Resource, limits},
     protection::apd::Apd,
 };
-use sim::{machine::Touch, rng::Rng};
+use sim::{machine::Touch, rng::Rng, seeds};
 
 const R: u64 = Rights::R.bits() as u64;
 const RW: u64 = Rights::RW.bits() as u64;
@@ -362,7 +362,7 @@ fn what_was_taken_away_is_out_of_reach_of_those_who_give_up_for_it() {
 }
 
 fn what_was_taken_away(tables: Tables) {
-    for_each_seed(12, |seed| {
+    seeds::run(12, |seed| {
         let mut users = Play::new(seed, tables);
         for step in 0..1500 {
             users.step();

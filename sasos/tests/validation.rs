@@ -8,9 +8,10 @@
 mod common;
 
 use abi::{Call, Error, Rights, layout::Capability};
-use common::{Actor, Order, Rig, for_each_seed};
+use common::{Actor, Order, Rig};
 use kcore::SpaceId;
 use sasos::{Access, protection::apd::Apd};
+use sim::seeds;
 
 /// An object as the model has it.
 struct Thing {
@@ -490,7 +491,7 @@ impl Game {
 
 #[test]
 fn the_server_agrees_with_a_plain_model() {
-    for_each_seed(40, |seed| {
+    seeds::run(40, |seed| {
         let mut game = Game::new(seed);
         for step in 0..400 {
             game.step();

@@ -2,6 +2,7 @@
 //!
 //! * [`own`]: whose memory is being allocated, for tests in which allocations fail.
 //! * [`rng`]: the seeded generator from which everything random in a run comes.
+//! * [`seeds`]: a test that is run for many seeds.
 //! * [`memory`]: pages, with every misuse of a frame noticed.
 //! * [`disk`]: a disk that completes in any order, forgets what was not flushed, and tears writes.
 //! * [`world`]: both together, as the store wants them.
@@ -14,6 +15,8 @@
 pub mod own;
 
 pub mod rng;
+
+pub mod seeds;
 
 pub mod memory;
 

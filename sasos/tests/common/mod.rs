@@ -459,18 +459,3 @@ pub enum Order {
     Sorted,
     Any,
 }
-
-/// Seeds to run: `GOND_SEED` for one, `GOND_SEEDS` for another number.
-pub fn for_each_seed(default: u64, run: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seeds = match number("GOND_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("GOND_SEEDS").unwrap_or(default),
-    };
-    for seed in seeds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            eprintln!("repeat with GOND_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
-}

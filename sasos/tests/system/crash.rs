@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use abi::{Call, Error, Rights, address::PAGE, layout::CONTROL_CHECKPOINT};
 use kcore::ThreadId;
-use sim::rng::Rng;
+use sim::{rng::Rng, seeds};
 
 use crate::harness::{Answer, System};
 
@@ -201,20 +201,13 @@ fn run(seed: u64) -> u64 {
 
 #[test]
 fn what_was_acknowledged_survives_the_power() {
-    let environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = environment("GOND_SEED") {
-        run(seed);
+    let Some(acknowledged) = seeds::run(SEEDS, run) else {
         return;
-    }
-    let mut acknowledged = 0;
-    let seeds = environment("GOND_SEEDS").unwrap_or(SEEDS);
-    for seed in 0..seeds {
-        println!("if this fails, repeat it with GOND_SEED={seed}");
-        acknowledged += run(seed);
-    }
+    };
+    let pages: u64 = acknowledged.iter().sum();
     assert!(
-        acknowledged >= seeds / 2,
-        "the workload says little: {acknowledged} pages"
+        pages >= acknowledged.len() as u64 / 2,
+        "the workload says little: {pages} pages"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Any call with any arguments, from threads that come and go, with faults, interrupts and a slow
 //! disk in between. Nothing panics, everything stays in order, and in the end nothing has leaked.
 //!
-//! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are.
+//! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use abi::{
 };
 use kcore::{Machine, ThreadId, thread::State, wait::Key};
 use sasos::{Event, lives::thread::Life};
-use sim::{machine::Touch, rng::Rng};
+use sim::{machine::Touch, rng::Rng, seeds};
 
 use crate::harness::{Answer, DATA, ENTRY, System};
 
@@ -436,17 +436,10 @@ fn run(seed: u64) -> BTreeMap<u64, u64> {
 
 #[test]
 fn any_call_with_any_arguments() {
-    let environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = environment("GOND_SEED") {
-        run(seed);
-        return;
-    }
+    let Some(runs) = seeds::run(SEEDS, run) else { return };
     let mut successes = BTreeMap::new();
-    for seed in 0..environment("GOND_SEEDS").unwrap_or(SEEDS) {
-        println!("if this fails, repeat it with GOND_SEED={seed}");
-        for (number, count) in run(seed) {
-            *successes.entry(number).or_default() += count;
-        }
+    for (number, count) in runs.into_iter().flatten() {
+        *successes.entry(number).or_default() += count;
     }
     // Otherwise this says little: every call must have been done, too, not only refused.
     for info in TABLE {

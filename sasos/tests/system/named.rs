@@ -6,10 +6,7 @@
 //!
 //! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::{catch_unwind, resume_unwind},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{
     Call, Error as CallError, Rights,
@@ -21,7 +18,7 @@ use names::{
     clist::{Clist, ClistView},
     directory::{Directory, DirectoryView, Entry, Error, Kind, Marked},
 };
-use sim::{disk::CrashDisk, rng::Rng};
+use sim::{disk::CrashDisk, rng::Rng, seeds};
 
 use crate::harness::{Answer, System};
 
@@ -509,27 +506,6 @@ fn run(seed: u64) -> (u64, u64) {
 
 #[test]
 fn names_and_their_objects_survive_the_power_together() {
-    let environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = environment("GOND_SEED") {
-        run(seed);
-        return;
-    }
-    let from = environment("GOND_FROM").unwrap_or(0);
-    let (mut failed, mut done, mut tried) = (None, 0, 0);
-    for seed in from..from + environment("GOND_SEEDS").unwrap_or(SEEDS) {
-        match catch_unwind(|| run(seed)) {
-            Ok((acts, cuts)) => {
-                done += acts;
-                tried += cuts;
-            }
-            Err(panic) => {
-                eprintln!("repeat with GOND_SEED={seed}");
-                failed = Some(panic);
-            }
-        }
-    }
-    assert!(done > 0 && tried > 0);
-    if let Some(panic) = failed {
-        resume_unwind(panic);
-    }
+    let Some(runs) = seeds::run(SEEDS, run) else { return };
+    assert!(runs.iter().any(|&(acts, _)| acts > 0) && runs.iter().any(|&(_, cuts)| cuts > 0));
 }

@@ -6,6 +6,7 @@ mod driver;
 mod model;
 
 use driver::{Options, Tally, run};
+use sim::seeds::number;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Breaks, Invariant};
 
@@ -16,10 +17,6 @@ const GOOD: Options = Options {
     steps: 250,
     failing: 0,
 };
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 /// Runs the seeds on all processors; the first failure ends it.
 fn run_seeds(name: &str, seeds: u64, options: Options) -> Tally {

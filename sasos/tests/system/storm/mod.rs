@@ -10,10 +10,7 @@
 mod acts;
 mod model;
 
-use std::{
-    collections::BTreeSet,
-    panic::{catch_unwind, resume_unwind},
-};
+use std::collections::BTreeSet;
 
 use abi::{
     Call, Error, Rights,
@@ -24,7 +21,7 @@ use abi::{
     },
 };
 use kcore::{Machine, ThreadId};
-use sim::{machine::Touch, rng::Rng};
+use sim::{machine::Touch, rng::Rng, seeds};
 
 use crate::harness::{Answer, ENTRY, RETRIES, System, Trouble};
 use model::{Doing, Effect, Model, Thing};
@@ -483,28 +480,11 @@ fn run(seed: u64) -> Failures {
 
 #[test]
 fn a_storm_comes_to_rest() {
-    let environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = environment("GOND_SEED") {
-        run(seed);
-        return;
-    }
-    let from = environment("GOND_FROM").unwrap_or(0);
+    let Some(runs) = seeds::run(SEEDS, run) else { return };
     let mut all = Failures::default();
-    let mut failed = None;
-    for seed in from..from + environment("GOND_SEEDS").unwrap_or(SEEDS) {
-        match catch_unwind(|| run(seed)) {
-            Ok(failures) => {
-                all.memory += failures.memory;
-                all.disk += failures.disk;
-            }
-            Err(panic) => {
-                eprintln!("repeat with GOND_SEED={seed}");
-                failed = Some(panic);
-            }
-        }
-    }
-    if let Some(panic) = failed {
-        resume_unwind(panic);
+    for failures in runs {
+        all.memory += failures.memory;
+        all.disk += failures.disk;
     }
     assert!(all.memory > 0 && all.disk > 0, "that was no storm: {all:?}");
 }
