@@ -232,7 +232,12 @@ fn other_versions_of_the_format_and_forged_entries_are_refused() {
     );
     let text = refused(&|object| object[7] += 1);
     assert!(text.contains("a later version of the format"), "{text}");
-    assert!(refused(&|object| object[0] = 0).contains("magic"));
+    assert!(refused(&|object| object[0] = 0).contains("'./gond module build' makes one"));
+    let begins = |first: &[u8], length| Module::begins("file", first, length).map_err(|fault| fault.to_string());
+    let most = format::MODULE_BYTES_MAX;
+    assert_eq!((begins(&object[..8], most), begins(&object, most)), (Ok(()), Ok(())));
+    assert!(begins(&object[..8], most + 1).is_err_and(|text| text.starts_with("file: larger than 256 MiB")));
+    assert!(begins(&[0; 8], most + 1).is_err_and(|text| text.contains("'./gond module build' makes one")));
     let module = Module::open(name, &object).expect("a module");
     let entries = module.part_at(format::Part::Entries) as usize;
     let word =

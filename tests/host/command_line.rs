@@ -366,7 +366,9 @@ fn wrong_usage_says_what_is_right() {
         (&["run", "--server", "far"], "kernel or user"),
         (&["run", "--accel", "magic"], "tcg or kvm"),
         (&["run", "--disk-size", "1M"], "16 MiB to 16 TiB"),
-        (&["run", "--gdb=70000"], "up to 65535"),
+        (&["run", "--gdb=70000"], "from 1 to 65535"),
+        (&["run", "--gdb", "0"], "from 1 to 65535"),
+        (&["run", "--debugger="], "'' is not a file name"),
         (&["format", "x.img", "--disk-size", "1M"], "16 MiB to 16 TiB"),
         (&["format", "x.img", "--disk-size", "17T"], "16 MiB to 16 TiB"),
         (&["format", "x.img", "--bare", "--disk-size", "4K"], "512 KiB to 16 TiB"),
@@ -387,7 +389,16 @@ fn wrong_usage_says_what_is_right() {
             "{words:?}: {complaint}"
         );
     }
+    let long = format!("/tmp/{}", "x".repeat(120));
     for (words, reason) in [
+        (
+            &["run", "--debugger", "/nonexistent/a"][..],
+            "there is no folder '/nonexistent' for the debugger's socket",
+        ),
+        (&["run", "--debugger", "/dev/full/a"], "there is no folder '/dev/full'"),
+        (&["run", "--debugger", "/proc/a"], "name another socket"),
+        (&["run", "--debugger", &long], "name another socket"),
+        (&["run", "--debugger", "/dev/null"], "is a file: name another socket"),
         (&["run", "--disk", "/"][..], "not a regular file"),
         (&["run", "--disk", "/nonexistent/a.img"], "its folder is not there"),
         (&["format", "/nonexistent/a.img", "--bare"], "its folder is not there"),

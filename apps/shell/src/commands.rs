@@ -87,6 +87,14 @@ struct Command {
     run: Run,
 }
 
+impl Command {
+    /// How it is called, in one line.
+    fn usage(&self) -> String {
+        let gap = if self.arguments.is_empty() { "" } else { " " };
+        alloc::format!("usage: {}{gap}{}", self.name, self.arguments)
+    }
+}
+
 /// How a command is run.
 enum Run {
     /// It succeeds or complains.
@@ -339,8 +347,7 @@ impl Shell {
         match (outcome, command) {
             (Ok(status), _) => status,
             (Err(Complaint::Usage), Some(command)) => {
-                let usage = alloc::format!("usage: {} {}", command.name, command.arguments);
-                println!("{}", usage.trim_end());
+                println!("{}", command.usage());
                 2
             }
             (Err(complaint @ Complaint::Said(_)), _) => {
@@ -385,7 +392,7 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
             let Some(command) = COMMANDS.iter().find(|command| command.name == *name) else {
                 return said(alloc::format!("help: there is no command '{name}'; 'help' lists them"));
             };
-            println!("usage: {} {}\n{}.", command.name, command.arguments, command.summary);
+            println!("{}\n{}.", command.usage(), command.summary);
             if !command.text.is_empty() {
                 println!("{}", text::wrapped(command.text, WIDTH));
             }

@@ -45,7 +45,11 @@ fn main() {
         recover()
     };
     if shell.nested {
-        return terminal::converse(&mut shell);
+        // With a script nobody is at the terminal: a shell without input ends at once, and prints nothing.
+        if boot.script == 0 {
+            terminal::converse(&mut shell);
+        }
+        return;
     }
     if boot.script == 1 {
         script::serve(&mut shell);

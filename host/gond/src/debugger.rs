@@ -8,11 +8,11 @@ use crate::arguments::misused;
 use crate::display;
 use crate::machine::{DebuggerLine, Machine};
 use abi::host::DEBUGGER_PROMPT;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -41,27 +41,48 @@ impl Drop for SocketName {
     }
 }
 
+/// What to do about a socket that cannot be had.
+const OTHER: &str = "name another socket for the debugger";
+
+/// Fails where the emulator could not make the debugger's socket.
+pub fn possible(line: &DebuggerLine) -> Result<()> {
+    let DebuggerLine::Socket(path) = line else {
+        return Ok(());
+    };
+    let shown = path.display();
+    if UnixStream::connect(path).is_ok() {
+        bail!("another system's debugger listens at {shown}: {OTHER}");
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        bail!(
+            "there is no folder '{}' for the debugger's socket: make it, or name another socket",
+            folder.display()
+        );
+    }
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            bail!("{shown} is a file: {OTHER}");
+        }
+        // It is that of a system that has died: the emulator would take it away, too.
+        std::fs::remove_file(path).map_err(|error| anyhow!("cannot remove {shown} ({error}): {OTHER}"))?;
+    }
+    let tried = UnixListener::bind(path).map_err(|error| anyhow!("cannot make the socket {shown} ({error}): {OTHER}"));
+    let _name = SocketName(path.clone());
+    tried.map(drop)
+}
+
 /// Says how to reach the debugger of a machine that is about to start, if it has one.
-pub fn announce(machine: &Machine) -> Result<Option<SocketName>> {
+pub fn announce(machine: &Machine) -> Option<SocketName> {
     match &machine.debugger {
-        DebuggerLine::Absent => Ok(None),
+        DebuggerLine::Absent => None,
         DebuggerLine::Terminal => {
             display::note("kernel debugger: Ctrl-A C changes between it and the shell");
-            Ok(None)
+            None
         }
         DebuggerLine::Socket(path) => {
-            if UnixStream::connect(path).is_ok() {
-                bail!(
-                    "another system's debugger listens at {}: name another socket",
-                    path.display()
-                );
-            }
-            let taken = std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket());
-            if taken {
-                bail!("{} is a file: name another socket for the debugger", path.display());
-            }
             display::note(&format!("kernel debugger: ./gond debugger {}", path.display()));
-            Ok(Some(SocketName(path.clone())))
+            Some(SocketName(path.clone()))
         }
     }
 }

@@ -164,8 +164,8 @@ const CHECK: &str = "\
 
 Verifies every checksum, the object table, the allocation and the journal of a
 disk image, and that the names in its directories lead to objects with valid
-capabilities. What was stable and is lost, or may be, is told by name. Nothing
-is written. The exit status is 0 if all is well.
+capabilities. Names the objects that were stable and are lost, or may be lost.
+Nothing is written. The exit status is 0 if all is well.
 
   --accept-loss  write: the system does not start from an image that has lost
                  something that was stable. This gives it up for ever, tells
@@ -311,6 +311,7 @@ mod tests {
             let text = text(command).unwrap_or_else(|| panic!("no text for {command}"));
             let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
             assert!(long.is_empty(), "{command}: {long:#?}");
+            assert!(text.lines().all(|line| !line.ends_with(' ')), "{command}");
         }
     }
 }

@@ -76,21 +76,17 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
                 options.debugger = match place {
                     None => DebuggerLine::Socket(debugger::SOCKET.into()),
                     Some(place) if place == "stdio" => DebuggerLine::Terminal,
+                    Some(place) if place.is_empty() => {
+                        return Err(misused("run", "--debugger takes a socket, and '' is not a file name"));
+                    }
                     Some(place) => DebuggerLine::Socket(place.into()),
                 };
             }
             Long("gdb") => {
                 let port = optional_value(&mut parser, |word| !word.starts_with('-'));
-                let port = port.map_or_else(
-                    || Ok(gdb::PORT),
-                    |port| {
-                        port.string()
-                            .map_err(usage)?
-                            .parse()
-                            .map_err(|_| misused("run", "--gdb takes a port number, up to 65535"))
-                    },
-                );
-                options.gdb = Some(port?);
+                let port = port.map_or(Some(gdb::PORT), |port| port.to_str()?.parse().ok());
+                let port = port.filter(|&port| port > 0);
+                options.gdb = Some(port.ok_or_else(|| misused("run", "--gdb takes a port number, from 1 to 65535"))?);
             }
             Long("root") => options.root = Some(parser.value().map_err(usage)?.string().map_err(usage)?),
             Long("script") => options.script = Some(parser.value().map_err(usage)?.into()),
@@ -196,6 +192,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         .script
         .or_else(|| (!std::io::stdin().is_terminal()).then(|| "-".into()));
     image::possible(&options.disk)?;
+    debugger::possible(&options.debugger)?;
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
@@ -231,7 +228,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     machine.debugger = options.debugger;
     machine.gdb = options.gdb;
-    let _socket = debugger::announce(&machine)?;
+    let _socket = debugger::announce(&machine);
     gdb::announce(&machine)?;
     match source {
         Some(source) => play(&machine, source, options.timeout),

@@ -260,7 +260,11 @@ impl fmt::Display for Cause {
             Self::KindLie(is) => write!(f, "the description gives it another kind; it is {is}"),
             Self::PureLie(needs) => write!(f, "described as pure, but it needs {needs} of its instance"),
             Self::Syntax(why) => f.write_str(why),
-            Self::TooLarge => write!(f, "larger than {} MiB", super::format::MODULE_BYTES_MAX >> 20),
+            Self::TooLarge => write!(
+                f,
+                "larger than {} MiB, the most that a module can have: make several modules of it",
+                super::format::MODULE_BYTES_MAX >> 20
+            ),
             Self::Alignment(wanted) => write!(f, "alignment {wanted} is more than a page"),
             Self::BadModule(what) => write!(f, "not a module object of this version, or damaged: {what}"),
             Self::InterfaceChanged => {

@@ -210,7 +210,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 fn check_magic(bytes: &[u8]) -> Result<(), &'static str> {
     let (name, version) = MAGIC.split_at(MAGIC.len() - 1);
     match bytes.strip_prefix(name).and_then(<[u8]>::first) {
-        None => Err("magic"),
+        None => Err("its first bytes are no module's; './gond module build' makes one"),
         Some(found) if *found < version[0] => {
             Err("it has an earlier version of the format: build it again with 'gond module build'")
         }
@@ -242,6 +242,18 @@ impl<'a> Module<'a> {
     pub fn open_header(file: &str, bytes: &'a [u8]) -> Result<Self, Fault> {
         let read = Self::header(bytes).and_then(|module| module.check_memory().map(|()| module));
         read.map_err(|what| Fault::file(file, Cause::BadModule(what)))
+    }
+
+    /// Looks at the first bytes only: before a file is copied that may be too long for that.
+    ///
+    /// # Errors
+    /// [`Cause::BadModule`] if a module does not begin so; [`Cause::TooLarge`] if none has so many bytes as the file.
+    pub fn begins(file: &str, first: &[u8], length: u64) -> Result<(), Fault> {
+        check_magic(first).map_err(|what| Fault::file(file, Cause::BadModule(what)))?;
+        if length > MODULE_BYTES_MAX {
+            return Err(Fault::file(file, Cause::TooLarge));
+        }
+        Ok(())
     }
 
     /// The same for bytes that [`Module::open`] found to be whole: reads the header only. Other bytes give a

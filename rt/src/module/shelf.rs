@@ -30,6 +30,9 @@ pub const DIRECTORY: &str = "modules";
 /// The name in it of the Clist with the rights to destroy.
 const OWNERS: &str = "owners";
 
+/// Bytes of a file that are looked at before it is copied.
+const FIRST_BYTES: usize = 8;
+
 /// The module in which programs begin that are modules ...
 const RUNTIME: &str = "rt";
 /// ... and where in it.
@@ -379,7 +382,7 @@ fn forget(owners: u64, base: u64) -> Result<()> {
 /// Installs the module object that a name from the root directory leads to: a file, as `gond import` brings it.
 ///
 /// # Errors
-/// As [`Directory::find`] and [`install`].
+/// As [`Directory::find`] and [`install`]; not a module by its first bytes, or too long for one.
 pub fn install_file(name: &str) -> Result<String> {
     let found = Directory::root()?.find(name)?;
     if found.kind != Kind::Data {
@@ -387,9 +390,13 @@ pub fn install_file(name: &str) -> Result<String> {
     }
     let object = Object::open(found.capability.address)?;
     let length = if found.word > 0 { found.word } else { object.bytes() };
-    // A copy: who may write the file may do so at any time, but not between the check and the use.
+    // An object may be longer than all memory.
+    Module::begins(name, &object.copy::<FIRST_BYTES>(0), length)?;
+    // A copy: others may write the file at any time, but not between the check and the use.
     let cells = object.region().cells().iter().take(length as usize);
-    let bytes: Vec<u8> = cells.map(crate::Cell::get).collect();
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(cells.len()).map_err(|_| abi::Error::NoMemory)?;
+    bytes.extend(cells.map(crate::Cell::get));
     install(name, &bytes)
 }
 

@@ -4,7 +4,8 @@ use super::{Ran, Stand, gond, name};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 
-/// Lines that must fail, and a part of the sentence. An object `y` of a page is there, and a directory `d` with a name in it.
+/// Lines that must fail, and a part of the sentence. An object `y` of a page is there, a directory `d` with
+/// a name in it, and `large` and `far`, objects of 200 MiB and 128 GiB.
 const REFUSED: &[(&str, &str)] = &[
     // Harm.
     ("write hello 0 boom", "where the limits of its pages allow it"),
@@ -125,6 +126,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("oo1 remove nosuch", "there is no 'nosuch'"),
     ("module nosuch", "'nosuch' is none of these:\nusage: module list"),
     ("module install nosuch", "no such name"),
+    (
+        "module install far",
+        "far: not a module object of this version, or damaged: its first bytes",
+    ),
+    (
+        "module install large",
+        "large: not a module object of this version, or damaged: its first bytes",
+    ),
     ("micro nosuch", "no row 'nosuch'"),
     ("suite nosuch", "unknown option"),
 ];
@@ -132,8 +141,16 @@ const REFUSED: &[(&str, &str)] = &[
 /// Commands of the host tool that must fail, and a part of the sentence. `IMAGE` is an image, `FILE` a file that is none.
 const REFUSED_BY_THE_TOOL: &[(&[&str], &str)] = &[
     (&["nosuch"], "there is no command 'nosuch'"),
-    (&["run", "--gdb", "abc"], "--gdb takes a port number"),
-    (&["run", "--gdb", "99999"], "--gdb takes a port number"),
+    (&["run", "--gdb", "abc"], "--gdb takes a port number, from 1 to 65535"),
+    (&["run", "--gdb", "99999"], "--gdb takes a port number, from 1 to 65535"),
+    (
+        &["run", "--disk", "IMAGE", "--timeout", "5", "--gdb", "0"],
+        "--gdb takes a port number, from 1 to 65535",
+    ),
+    (
+        &["run", "--disk", "IMAGE", "--debugger", "/nosuch/socket"],
+        "there is no folder '/nosuch' for the debugger's socket: make it, or name another socket",
+    ),
     (
         &["run", "--root", "nosuch"],
         "no package for the bare µ-kernel; there are: ",
@@ -173,7 +190,8 @@ fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
         .map(|(index, (line, _))| format!("echo before {index}\n{line}"))
         .collect();
     let lines = format!(
-        "create y 4K\nmkdir d\ncreate d/x 4K\n{}\necho alive\ncat y\nrm y\nrm d/x\nrm d\nhello\n",
+        "create y 4K\nmkdir d\ncreate d/x 4K\ncreate large 200M\ncreate far 128G\n{}\necho alive\ncat y\nrm y\nrm d/x\nrm d\n\
+         rm large\nrm far\nhello\n",
         lines.join("\n")
     );
     let ran = stand.play(&lines)?;
@@ -239,6 +257,15 @@ fn short_lines(stand: &mut Stand<'_, '_>) -> Result<()> {
         Err(format!("{names:?}\n{long:#?}"))
     };
     stand.bench.report("all of the shell's help fits a terminal", outcome);
+    let ragged: Vec<&str> = all.lines().filter(|line| line.ends_with(' ')).collect();
+    let outcome = if ragged.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{ragged:#?}"))
+    };
+    stand
+        .bench
+        .report("no line of the shell's help ends with a space", outcome);
     let caps = stand.play("create far 128G\ncreate y 4K\ncaps\nrm far\nrm y\n")?;
     let columns = caps.output.lines().filter(|line| line.starts_with("  0x"));
     let named = columns.filter(|line| line.split_whitespace().count() == 2);
@@ -334,11 +361,10 @@ fn names(stand: &mut Stand<'_, '_>) -> Result<()> {
     stand
         .bench
         .report("in a directory that is gone, its name is told", outcome);
-    let ran = stand.play("shell\necho the first\n")?;
-    let good = ran.status == Some(0) && ran.output.ends_with("the first\n");
-    let outcome = if good { Ok(()) } else { ran.expect(0, "…the first\n") };
-    stand
-        .bench
-        .report("a shell in a script ends at the end of its input", outcome);
-    Ok(())
+    stand.case(
+        "a shell in a script ends at the end of its input and prints nothing",
+        "shell\necho the first\n",
+        0,
+        "the first\n",
+    )
 }
