@@ -36,8 +36,8 @@ impl DirectMap {
     /// # Safety
     /// 1. The range holds device registers, or nothing (not memory that Rust code owns), and
     ///    `physical` is aligned to four bytes.
-    /// 2. Whoever gets the window may program the device: what it then does to memory is vouched
-    ///    for by the caller.
+    /// 2. The holder of the window may program the device. The caller vouches for what the device
+    ///    then does to memory.
     pub unsafe fn window(&self, physical: u64, bytes: usize) -> Window {
         Window(Range {
             base: self.locate(physical),

@@ -2,8 +2,8 @@
 //!
 //! Three kinds of access exist, each with its own trait: I/O ports, windows of device registers,
 //! and pages of ordinary memory that a device reads and writes behind the processor's back.
-//! [`World`] hands out the last two. The traits are safe to call. Whoever implements them vouches
-//! for it, because a driver can make a device write to any physical address by way of a register:
+//! [`World`] hands out the last two. The traits are safe to call. An implementation of them vouches
+//! for that, because a driver can make a device write to any physical address by way of a register:
 //! the kernel gives these out to the drivers of this crate, which hand devices no addresses but
 //! those of [`DmaMemory`] pages and [`DataPage`](crate::dma::DataPage)s.
 //!

@@ -2,7 +2,7 @@
 
 use crate::{Cell, object};
 
-/// All arguments; the first is the program's name. What is not UTF-8 reads as empty.
+/// All arguments; the first is the program's name. An argument that is not UTF-8 reads as empty.
 pub fn all() -> impl Iterator<Item = &'static str> + Clone {
     split(object::own_arguments())
 }

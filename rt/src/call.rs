@@ -7,8 +7,8 @@
 //! stands behind an address, is unsafe unless the function takes a reference instead; so is a
 //! call that lets another thread run at an address, or that names addresses of this program where others may enter it. A
 //! call that deletes or shortens an object refuses what Rust owns ([`Error::InUse`]): the address might be given to the
-//! program's own heap again. A limit of pages only makes accesses fault, and that is safe. What stays to be said of
-//! memory that others may change stands in [`crate::object`].
+//! program's own heap again. A limit of pages only makes accesses fault, and that is safe. The rules for memory that others
+//! may change stand in [`crate::object`].
 
 mod arch;
 #[cfg(all(target_os = "none", feature = "module"))]

@@ -223,7 +223,7 @@ impl Modules {
         Some(self.0.lock().instances.get(instance.0)?.module.address)
     }
 
-    /// Where the data of an instance is; none if it has none, because nothing of its module is an instance's own.
+    /// The address of an instance's data; none if its module has no data of an instance's own.
     pub fn data_address(&'static self, instance: Instance) -> Option<u64> {
         let data = self.0.lock().instances.get(instance.0)?.segment.as_ref()?.data;
         (data != 0).then_some(data)

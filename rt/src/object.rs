@@ -13,18 +13,18 @@
 //!
 //! There is one address space, and a handle says nothing about who else has the object: others may write it, shorten
 //! it, or delete it at any moment, and its address may then be another object's. So no type here promises that the object
-//! is there. What they promise is this:
+//! is there. The types promise this:
 //!
 //! 1. A view never shows what Rust owns. No handle is made of an object that holds the program's image, heap, data
 //!    of its modules, or a stack ([`Error::InUse`]); the heap takes no address where the program ever had a handle; stacks
 //!    have a window of addresses of their own.
-//! 2. Every access through a view is atomic, and any bits are a value ([`Plain`]). What others write meanwhile shows as other
+//! 2. Every access through a view is atomic, and any bits are a value ([`Plain`]). A write of others shows as other
 //!    values, torn between pieces at worst; it is no undefined behaviour.
-//! 3. Where nothing is (any more), an access faults, and a fault ends the thread or goes to its handler. Where another
-//!    object is, the view shows that one, if the domain may see it.
-//! 4. What Rust owns is taken away by no safe call: those that delete or resize refuse it ([`Error::InUse`]).
-//! 5. Not promised, because no type can: what *another domain* does to memory that this program gave it a right to
-//!    (a password, a Clist, a merged protected call), or what code does that the program chose to run as its own (a module).
+//! 3. An access to memory that is not there (any more) faults, and a fault ends the thread or goes to its handler. If another
+//!    object has come to the address, the view shows that one, if the domain may see it.
+//! 4. No safe call takes away what Rust owns: calls that delete or resize refuse it ([`Error::InUse`]).
+//! 5. No type can promise anything about the acts of *another domain* on memory that this program gave it a right to
+//!    (a password, a Clist, a merged protected call), or about code that the program chose to run as its own (a module).
 //!    That is as with a debugger, or with a library in C.
 
 mod cell;
@@ -55,8 +55,8 @@ pub use mutex::{Guard, Mutex};
 pub use pointer::{Persist, Plain, Ptr};
 pub use region::{Follow, Region};
 
-/// An object that the program may look at. It is not copied: who has the handle may delete the object, and what is
-/// looked at borrows the handle, so within a program no view by this handle outlives it:
+/// An object that the program may look at. The handle is not copied: its owner may delete the object, and each view
+/// borrows the handle, so within a program no view by this handle outlives it:
 ///
 /// ```compile_fail
 /// fn twice(object: rt::Object) -> rt::abi::error::Result<()> {
@@ -79,7 +79,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The object that somebody who can be believed says to be at an address, so many bytes long.
+    /// The object at an address, so many bytes long, as a trusted part of the program tells it.
     #[cfg(all(target_os = "none", feature = "module"))]
     pub(crate) fn told(base: u64, bytes: u64) -> Option<Self> {
         if base == 0 {
@@ -193,7 +193,7 @@ impl Object {
         call::obj_passwd(self.base, 0, rights.bits().into())
     }
 
-    /// Removes a password; who came in by it is out before this returns.
+    /// Removes a password. When this returns, no domain has the object by that password any more.
     ///
     /// # Errors
     /// As `ObjPasswd`.

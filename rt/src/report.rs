@@ -11,7 +11,7 @@ use abi::{
     },
 };
 
-/// Where stacks stand; what is not there in between is what a stack may not grow into.
+/// The addresses of stacks. An address in it without a page is one that a stack may not grow into.
 const STACKS: core::ops::Range<u64> = STACKS_START..USER_END;
 
 /// Where a program's image stands, to name instructions inside it.

@@ -71,7 +71,7 @@ fn no_event_of_a_copy_asks_for_more_pages_than_its_budget_pays_for() {
     rig.check();
 }
 
-/// Where the store must be asked for each page, and for the one that it is copied to, an event does fewer.
+/// An event copies fewer pages if the store must be asked for each page and for its target.
 #[test]
 fn pages_that_the_store_must_be_asked_for_take_more_events() {
     let mut rig = Rig::new(8, 8000, 20_000);

@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none. Where the checkpoint has failed,
+    /// Takes a page of the last checkpoint that is over. To be called after its event, until there is none. If the checkpoint has failed,
     /// the page is promised its room again, as the one that asks for it takes it back.
     pub fn page_over(&mut self) -> Option<DirtyPage> {
         let page = self.over.pop();

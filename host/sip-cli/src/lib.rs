@@ -38,8 +38,8 @@ const HELP: &str = "gond sip: software-isolated processes on the host
 
 Options
   --channel FILE.contract   join the two programs by a channel of this contract;
-                            may be given again. Who is client and who server
-                            says each module itself
+                            may be given again. Each module says itself
+                            whether it is the client or the server
   --dir PATH[=NAME]         let the programs use this directory and what is in
                             it, under NAME
   --env NAME=VALUE          an environment variable

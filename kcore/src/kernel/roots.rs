@@ -1,4 +1,4 @@
-//! Which root each processor has loaded (decision 0070), protected calls, which load another one, and what other processors are asked to forget.
+//! The root that each processor has loaded (decision 0070), protected calls, which load another one, and requests to other processors to forget translations.
 
 use super::Kernel;
 use crate::{Half, Hardware, SpaceId, smp::Request, thread::PortalFrame};

@@ -15,7 +15,7 @@ pub enum Error {
     Runtime(crate::Error),
     /// The module, or what was linked against it.
     Fault(Box<Fault>),
-    /// Nobody has installed it. Who imports it, and what of it, where somebody does.
+    /// The module is not installed. If another module imports it, that module and the function that it wants.
     Missing {
         /// The module that is not there.
         module: String,
@@ -43,7 +43,7 @@ pub enum Error {
 pub type Result<T> = core::result::Result<T, Error>;
 
 impl Error {
-    /// The same, with who wanted it, if it tells that a module is missing.
+    /// Adds the importing module and its symbol to an error that says that a module is missing.
     #[must_use]
     pub(super) fn wanted_by(self, who: &str, what: &str) -> Self {
         match self {

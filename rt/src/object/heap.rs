@@ -36,7 +36,7 @@ const CHUNK: u64 = 1 << 20;
 #[cfg(target_os = "none")]
 const OBJECTS_MAX: usize = 256;
 
-/// Where objects for the heap come from.
+/// The source of objects for the heap.
 #[cfg(any(target_os = "none", test))]
 pub(super) trait Source {
     /// The address of `bytes` zero bytes, or 0.
@@ -207,8 +207,8 @@ const REFUSALS: usize = 32;
 
 #[cfg(target_os = "none")]
 impl Objects {
-    /// Whether a slot of the range is one of the heap's. Who marked the range before this sees what the heap entered before
-    /// it looked for marks ([`super::viewed`]).
+    /// Whether a slot of the range is one of the heap's. A caller marks the range first and asks then; the heap enters an object first
+    /// and looks for marks then ([`super::viewed`]). So one of the two sees the other.
     fn owns(&self, base: u64, bytes: u64) -> bool {
         let (first, last) = slots(base, bytes);
         let reach = self.reach.load(Ordering::SeqCst).min(OBJECTS_MAX);

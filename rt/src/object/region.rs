@@ -1,9 +1,8 @@
 //! A region: memory that is looked at through cells only.
 //!
 //! Opening a pointer is one subtraction, two comparisons and a test of alignment; then it is an
-//! ordinary reference. Whatever bytes an object holds, following its pointers cannot leave it, and
-//! cannot touch what Rust owns. What is safe about that, though others may write or delete the object, stands in
-//! [`super`].
+//! ordinary reference. Following an object's pointers cannot leave the object, whatever bytes it holds, and
+//! cannot touch what Rust owns. [`super`] says why this is safe though others may write or delete the object.
 
 use super::{Cell, Persist, Ptr};
 use core::marker::PhantomData;

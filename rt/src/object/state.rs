@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::heap::ProgramHeap;
 use super::viewed::Viewed;
 
-/// The state of a program. What every program uses comes first, the tables last: each page of it that is touched costs a task
+/// The state of a program. The fields that every program uses come first and the tables last, because each page of it that is touched costs a task
 /// a copy.
 #[repr(C)]
 pub(crate) struct State {
@@ -142,7 +142,7 @@ mod module {
     ///
     /// # Errors
     /// [`Error::BadAddress`] if the thread is not on a stack of the system; [`Error::BadArgument`] if no state is at that
-    /// address. Where a program may have memory and the domain can read none, it faults.
+    /// address. It faults at an address where a program may have memory and the domain can read none.
     pub(crate) unsafe fn attach(address: u64) -> Result<()> {
         let words = words().ok_or(Error::BadAddress)?;
         let places = USER_START..USER_END - size_of::<State>() as u64;

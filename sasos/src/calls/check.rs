@@ -1,7 +1,7 @@
 //! The rules that hold of the server between any two events: its own records agree with one another and with the page
 //! tables.
 //!
-//! Where assertions are on (host tests, the fuzzed build), the server checks itself every [`EVENTS_EACH`] events,
+//! With assertions on (host tests, the fuzzed build) the server checks itself every [`EVENTS_EACH`] events,
 //! wherever it runs. The tests call [`Server::check`] more often. Checks that ask for a world at rest (exact references of frames,
 //! what the processor remembers, who owns what) stay with them: `tests/system/check.rs`.
 

@@ -131,8 +131,8 @@ impl Server {
         self.end_call(world, thread, resumed, reply)
     }
 
-    /// Begins [`Server::handle`] for a call that a thread makes for the first time, in this space. Where the compiler knows which it is, nothing is left
-    /// of finding out who answers. [`Server::end_call`] must follow, unless the call has values at once and [nothing is left behind it](Server::is_call_over).
+    /// Begins [`Server::handle`] for a call that a thread makes for the first time, in this space. If the compiler knows the call's number, the choice of
+    /// the function that answers costs nothing. [`Server::end_call`] must follow, unless the call has values at once and [nothing is left behind it](Server::is_call_over).
     #[inline(always)]
     pub fn begin_call<W: World>(
         &mut self,

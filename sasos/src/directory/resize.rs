@@ -5,8 +5,8 @@
 //! and by the list of work. A call that would meet the rest does it first: another `ObjResize`, `KeepObject`, a delete, and the freezing of the
 //! object's dirty pages. The slots stay taken until then.
 //!
-//! Domains link page tables that go. Where they are many, the object is withdrawn from all of them once, in pieces; those who come back find it
-//! with its new end, and link none of these tables.
+//! Domains link page tables that go. If these domains are many, the object is withdrawn from all of them once, in pieces; a domain that comes back
+//! finds it with its new end, and links none of these tables.
 
 use abi::{
     Error, Rights,

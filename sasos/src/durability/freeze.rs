@@ -198,7 +198,7 @@ impl Server {
     }
 
     /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
-    /// reference on each frame, and the next write to it makes a copy. Where others go on (`goes_on`), it ends when the budget is used up.
+    /// reference on each frame, and the next write to it makes a copy. If the caller goes on in further events (`goes_on`), it ends when the budget is used up.
     ///
     /// # Errors
     /// That of `hand_over`; the page that it did not take is dirty as before.

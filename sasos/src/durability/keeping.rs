@@ -1,8 +1,8 @@
 //! `KeepObject`: a transient object becomes persistent.
 //!
 //! First the store promises each page in memory a block, and is told the limits of pages that are not: in pieces, which nobody sees. Then the object
-//! enters the object table, in one event. What the pieces have prepared stands in the object and not in the call, so two calls can work on it at once,
-//! and pages that come or go meanwhile are counted: a page with a promise has its bits of dirty pages and of blocks, and their number says whether there are others.
+//! enters the object table, in one event. The object notes what the pieces have prepared, and the call notes nothing, so two calls can work on one object at once.
+//! Pages that come or go meanwhile are counted: a page with a promise has its bits of dirty pages and of blocks, and their number says whether there are others.
 //! If the call fails, it takes all of that back. If its thread ends, that stays until the object ends or is kept.
 
 use abi::{

@@ -68,7 +68,7 @@ impl Allowance {
         cost.instructions + cost.calls * self.call
     }
 
-    /// What the store may take from: it makes a call for each frame at most.
+    /// The part of the budget that the store takes from. The store makes at most one call of the machine for each frame.
     #[inline]
     pub(crate) const fn left_to_store(&mut self) -> &mut Budget {
         &mut self.left

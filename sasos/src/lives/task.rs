@@ -329,7 +329,7 @@ impl Server {
         let apd = self.task_apd(world, caller, apd)?;
         self.enough_heap(world)?;
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
-            // A program gets a part of what is left now. What nobody uses counts as left.
+            // A program gets a part of what is left now, and what nobody uses counts as left.
             if limits::are_tight(&self.ledger, self.programs) {
                 let tries = &mut self.threads.record(caller.thread).tries;
                 let begins = caller.resumed == Resumed::First || !tries.had_idle;

@@ -37,8 +37,8 @@ pub const PIECE_PAGES: u64 = 32;
 const COST_LOOK: Cost = Cost::own(300);
 const COST_COPY: Cost = Cost::calling(750, 6);
 const COST_PROMISED: Cost = Cost::own(350);
-/// How often a copy waits for the disk and gets no further. Where memory is short, what it waits for next takes the frame of what came last: the page of
-/// the source, or what the store knows of either.
+/// How often a copy waits for the disk and gets no further. If memory is short, each thing that it waits for may take the frame of the one before: the page
+/// of the source, or a node of the map of source or target.
 const WAITS_MAX: u32 = 64;
 
 /// The fate of a page of the target.

@@ -40,9 +40,8 @@ const LOOKS_LEAST: u64 = 8;
 const LOOKS_MOST: u64 = 100;
 
 impl Server {
-    /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on: a wrong place
-    /// costs time only. `None`: what
-    /// is left is little enough for whoever ends the object.
+    /// Drops what an object has in a range of its addresses from `at` on as far as the budget reaches, and tells where to go on. A wrong place
+    /// costs time only. `None`: so little is left that the end of the object can drop it at once.
     pub(crate) fn dismantle<W: World>(
         &mut self,
         world: &mut W,

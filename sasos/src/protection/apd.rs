@@ -394,7 +394,7 @@ impl Server {
         }
     }
 
-    /// Each of the domains that read through to one forgets in its turn. Which was the last stands in the domain, so that every event goes on.
+    /// The domains that read through to one forget in turn. The domain notes the last of them, so that each event goes on behind it.
     fn forget_derived(&mut self, world: &mut impl World, space: SpaceId) -> Step<()> {
         self.forget_piece(world, space)?;
         loop {

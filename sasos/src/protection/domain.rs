@@ -134,7 +134,7 @@ pub struct Domain {
     pub(crate) is_mother: bool,
     /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
-    /// Which of those that read through to it has forgotten last what a change of the APD takes from them.
+    /// Of the domains that read through to this one, the last that has forgotten what a change of the APD takes away.
     pub(in crate::protection) told: Option<Derived>,
     /// Slots that were linked, with all the rights that the cache has, each in the place of its number: further pages in
     /// them need no link.

@@ -68,9 +68,9 @@ struct Which {
 /// The point that a search has reached.
 #[derive(Copy, Clone, Debug, Default)]
 struct Place {
-    /// How many merged calls above the domain.
+    /// The number of merged calls above the domain.
     level: usize,
-    /// Which Clist of the APD there: a change of the slots drops the cache.
+    /// The Clist's slot in that domain's APD. A change of the slots drops the cache.
     slot: usize,
     /// How far that has been searched.
     reached: Reached,

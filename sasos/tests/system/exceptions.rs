@@ -140,7 +140,7 @@ fn endless_recursion_ends_alone() {
     system.check_to_the_end();
 }
 
-/// The event before has left nothing of its budget. What an exception begins is the exception's all the same.
+/// An exception has a whole budget, also where the event before it has used all of its own.
 #[test]
 fn an_exception_has_a_budget_of_its_own() {
     let mut system = System::boot(58);

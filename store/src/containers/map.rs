@@ -109,7 +109,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Ok(())
     }
 
-    /// Promises room for fewer entries than before. What there is too much is [given back](Map::give_back) in pieces.
+    /// Promises room for fewer entries than before. Room beyond that is [given back](Map::give_back) in pieces.
     pub fn release(&mut self, entries: usize) {
         self.promised = self.promised.min(entries);
         self.give_back();

@@ -1,4 +1,4 @@
-//! Which processors there are: the firmware's tables, as far as that.
+//! The list of processors, from the firmware's tables.
 //!
 //! From the root pointer, which the loader tells, to the root table, to the MADT with its list of local interrupt
 //! controllers. A table out of bounds, of the wrong kind or with a wrong sum counts as not there; then the

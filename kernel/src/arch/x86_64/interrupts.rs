@@ -206,7 +206,7 @@ pub fn set_timer(at_ns: u64) {
     local_write(LOCAL_INITIAL, (counts as u64).clamp(1, u64::from(u32::MAX)) as u32);
 }
 
-/// Which interrupt this vector is, once its controller has been told that it is being handled.
+/// Tells the controller that the interrupt of this vector is being handled, and gives that interrupt.
 pub fn accept(vector: u64) -> Option<Interrupt> {
     // A device that goes on asking is masked before its interrupt ends, or it would come again at once.
     if vector >= u64::from(VECTOR_MESSAGES) + FIRST_LEVEL as u64 && vector < VECTORS as u64 {

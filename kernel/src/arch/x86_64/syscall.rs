@@ -89,7 +89,7 @@ macro_rules! entry {
 entry!(entry_inside, WAYS_INSIDE, unknown);
 entry!(entry_bare, WAYS_BARE, general_bare);
 
-/// Where a call that has come by [`general_inside`] is answered: a copy of the server's code that knows its number, for each.
+/// The function that answers a call behind [`general_inside`]. Each number has one of its own: a copy of the server's code that knows the number.
 type Answer = unsafe extern "C" fn(arguments: &Arguments, thread: ThreadId, space: SpaceId) -> Results;
 
 /// The answer to a number: to one that is no call's, always the same.
@@ -158,8 +158,8 @@ static WAYS_BARE: [Entry; nucleus::Call::Flush as usize + 1] = {
 /// The arguments of a call, on the kernel stack.
 pub type Arguments = [u64; 6];
 
-/// Defines the way of every call that has no other. Where the caller goes on is noted in its context, and stays there: whatever else becomes of the
-/// caller takes it from there. Then the turn is taken, with a wait if it must be, and `$call` answers.
+/// Defines the way of every call that has no other. The address at which the caller goes on is noted in its context and stays there, because
+/// everything that continues the caller later takes it from there. Then the turn is taken, with a wait if it must be, and `$call` answers.
 macro_rules! general {
     ($(#[$meta:meta])* $name:ident, $supervisor:ty, $system:path, [$($call:literal)*], $($operand:ident = $kind:ident $value:expr),*) => {
         $(#[$meta])*
