@@ -26,6 +26,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
+use working_set::RoundTrip;
 
 /// The longest that the programs may take together.
 const TOTAL: Duration = Duration::from_mins(15);
@@ -137,8 +138,14 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     machine::require_emulator()?;
     if options.what == What::WorkingSet {
-        let found = working_set::measure(&root)?;
-        print!("{}", if options.json { found.json() } else { found.table() });
+        for (index, trip) in [RoundTrip::Message, RoundTrip::ProtectedCall].into_iter().enumerate() {
+            let found = working_set::measure(&root, trip)?;
+            if options.json {
+                print!("{}", found.json());
+            } else {
+                print!("{}{}", if index > 0 { "\n" } else { "" }, found.table());
+            }
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report {
