@@ -120,7 +120,12 @@ fn what_modules_are_measured_against_is_linked() {
         .expect("the tool for modules");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    for file in ["eight-static", "linux/lib64/ld-linux-x86-64.so.2", "client1000.mm"] {
+    for file in [
+        "eight-static",
+        "linux/lib64/ld-linux-x86-64.so.2",
+        "oo1-c",
+        "client1000.mm",
+    ] {
         assert!(folder.join(file).exists(), "{file}");
     }
 }

@@ -69,6 +69,10 @@ pub enum Bound {
     Instructions(u64),
     /// So many times another row of ours.
     Times(u64, &'static str),
+    /// So many hundredths of another row of ours.
+    Hundredths(u64, &'static str),
+    /// What its peer takes.
+    Peer,
     /// Another row of ours, divided by so much.
     Part(u64, &'static str),
     /// So many bytes.
@@ -155,7 +159,12 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
     ("bare-thread-run", Some(Bound::Instructions(4000)), None),
     ("space-create-delete", Some(Bound::Instructions(5000)), None),
-    ("oo1-one-domain", None, Some("oo1-one-domain")),
+    (
+        "oo1-one-domain",
+        Some(Bound::Hundredths(105, "oo1-one-domain-c")),
+        Some("oo1-one-domain"),
+    ),
+    ("oo1-one-domain-c", Some(Bound::Peer), Some("oo1-one-domain")),
     (
         "oo1-two-domains",
         Some(Bound::Times(5, "oo1-one-domain")),
@@ -322,7 +331,7 @@ pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
 /// Whether a row of ours keeps its bound; `None` if it has none or the figures are not there.
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     let ours = find_ours(all, row)?;
-    let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
+    let (_, bound, peer) = KNOWN.iter().find(|(name, ..)| *name == row)?;
     if let Some(Bound::Bytes(most)) = *bound {
         return Some(ours.bytes? <= most);
     }
@@ -332,6 +341,11 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
         Bound::Part(part, other) => {
             instructions.saturating_mul(part) <= find(all, System::Gondwana, other)?.instructions?
         }
+        Bound::Hundredths(hundredths, other) => {
+            let other = find(all, System::Gondwana, other)?.instructions?;
+            instructions.saturating_mul(100) <= hundredths.saturating_mul(other)
+        }
+        Bound::Peer => instructions <= find(all, System::Linux, (*peer)?)?.instructions?,
         Bound::Times(times, other) => {
             instructions <= times.saturating_mul(find(all, System::Gondwana, other)?.instructions?)
         }
@@ -436,6 +450,14 @@ mod tests {
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(true));
         assert_eq!(keeps_bound(&all, "null-call"), Some(false));
         assert_eq!(keeps_bound(&all, "oo1-one-domain"), None);
+        for (c, kept) in [(10, Some(true)), (9, Some(false))] {
+            let mut all = all.clone();
+            all.extend(merge(System::Gondwana, &format!("row=oo1-one-domain-c ticks={c}"), ""));
+            assert_eq!(keeps_bound(&all, "oo1-one-domain"), kept);
+            assert_eq!(keeps_bound(&all, "oo1-one-domain-c"), None);
+            all.extend(merge(System::Linux, "row=oo1-one-domain ticks=9", ""));
+            assert_eq!(keeps_bound(&all, "oo1-one-domain-c"), kept.map(|kept| !kept));
+        }
         all.extend(merge(System::Linux, "row=oo1-sockets ticks=999", ""));
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(false));
         let mut all = merge(
