@@ -1,6 +1,6 @@
 /*
  * Round trips between two processes on one processor: one byte each way through a pair of pipes or a UNIX stream
- * socket, or a shared word handed to and fro with futex wait and wake.
+ * socket, or a shared word handed to and fro with futex wait and wake; and between two threads, with POSIX semaphores.
  *
  * Linux has two levels here. At first the woken process waits until the waker sleeps; when the scheduler's accounts
  * of the two have drifted a millisecond apart, each wake-up preempts the waker, for the rest of the run. That makes
@@ -8,6 +8,8 @@
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -156,8 +158,42 @@ static void row_futex(void)
 	row_print_better("ipc-futex", &samples);
 }
 
+/* The semaphores that two threads hand a token over by. */
+static sem_t question, answer;
+
+static void *answer_thread(void *rounds)
+{
+	for (uintptr_t left = (uintptr_t)rounds; left > 0; left--) {
+		CHECK(sem_wait(&question) == 0);
+		CHECK(sem_post(&answer) == 0);
+	}
+	return NULL;
+}
+
+static void row_semaphores(void)
+{
+	pthread_t thread;
+
+	CHECK(sem_init(&question, 0, 0) == 0 && sem_init(&answer, 0, 0) == 0);
+	CHECK(pthread_create(&thread, NULL, answer_thread, (void *)(uintptr_t)(BATCH * ROUNDS)) == 0);
+	samples_begin(&samples, BATCH);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t start = ticks_now();
+
+		for (int i = 0; i < BATCH; i++) {
+			CHECK(sem_post(&question) == 0);
+			CHECK(sem_wait(&answer) == 0);
+		}
+		samples_add(&samples, ticks_now() - start);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+	row_print_better("sem-round-trip", &samples);
+}
+
 void rows_ipc(void)
 {
+	if (row_wanted("sem-round-trip"))
+		row_semaphores();
 	if (row_wanted("ipc-pipe"))
 		row_pipe();
 	if (row_wanted("ipc-socket"))

@@ -35,6 +35,11 @@ fn main() -> Result<(), String> {
     if arguments::word() == WORD_MANY_OBJECTS {
         return latency::make_objects().map_err(|error| format!("{error}"));
     }
+    if arguments::word() > WORD_MANY_OBJECTS {
+        // The semaphores of the row `sem-round-trip-tasks`.
+        rows::answer(arguments::word());
+        return Ok(());
+    }
     let wanted: Vec<&str> = arguments::rest().collect();
     if wanted == ["--list"] {
         for row in rows::ROWS {

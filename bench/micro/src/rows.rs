@@ -88,6 +88,11 @@ pub static ROWS: &[Measurement] = &[
         sem_round_trip,
     ),
     row(
+        "sem-round-trip-tasks",
+        "the same between two tasks",
+        sem_round_trip_tasks,
+    ),
+    row(
         "yield-switch",
         "switching to another thread of the same domain",
         yield_switch,
@@ -469,18 +474,51 @@ fn sem_signal_wait(name: &'static str) -> Result<Samples> {
 thread_entry!(answer_entry, answer);
 
 /// Answers each signal at the first semaphore with one at the second, until they are deleted.
-fn answer(base: u64) -> u64 {
+pub fn answer(base: u64) -> u64 {
     let (question, answer) = (Semaphore::at(base), Semaphore::at(base + 8));
     while question.wait().and_then(|()| answer.signal()).is_ok() {}
     0
 }
 
 fn sem_round_trip(name: &'static str) -> Result<Samples> {
+    answered(name, |object| {
+        let other = thread::start(answer_entry(), object.base(), PRIORITY_DEFAULT)?;
+        Ok(move || other.join_status().map_err(rt::Error::from))
+    })
+}
+
+fn sem_round_trip_tasks(name: &'static str) -> Result<Samples> {
+    let own_name = arguments::program();
+    let program = Program::find(&Directory::root()?, own_name)?;
+    answered(name, |object| {
+        let capability = Capability {
+            address: object.base(),
+            password: object.grant(Rights::RW)?,
+        };
+        Clist::root()?.insert(capability)?;
+        let options = Options {
+            word: object.base(),
+            ..Options::default()
+        };
+        let other = program.start(own_name, &[], &options)?;
+        Ok(move || {
+            let ended = other.wait_status();
+            Clist::root()?.remove(capability)?;
+            Ok(ended?)
+        })
+    })
+}
+
+/// Signals one semaphore and waits for another one, which somebody signals who is begun with their address, and who ends when they are deleted.
+fn answered<T, E: FnOnce() -> Result<T>>(
+    name: &'static str,
+    begin: impl FnOnce(&Object) -> Result<E>,
+) -> Result<Samples> {
     const BATCH: u64 = 20;
     let object = Object::create(PAGE)?;
     let question = Semaphore::create(object.base(), 0)?;
     let reply = Semaphore::create(object.base() + 8, 0)?;
-    let other = thread::start(answer_entry(), object.base(), PRIORITY_DEFAULT)?;
+    let end = begin(&object)?;
     let samples = Samples::new(name, BATCH).take(SAMPLES, || {
         for _ in 0..BATCH {
             question.signal()?;
@@ -489,7 +527,7 @@ fn sem_round_trip(name: &'static str) -> Result<Samples> {
         Ok(())
     });
     question.delete()?;
-    other.join_status()?;
+    end()?;
     reply.delete()?;
     object.delete()?;
     samples

@@ -135,8 +135,8 @@ kernel package, fetched when first asked for.
 
 ./gond bench --working-set [--json]
 
-The bytes and cache lines of the kernel that one message and its answer touch: a
-round trip in single steps.
+The bytes and cache lines of the kernel that one message and its answer touch,
+and one protected call and its return: a round trip in single steps.
 
 ./gond bench --host [--json] [--rounds N | --row NAME | --runs N]
 

@@ -85,8 +85,8 @@ gond module: libraries linked once, at one address, for everybody
   gond module twins [-o FOLDER]
       Builds what modules are measured against into a folder (default:
       target/twins): a program with eight libraries, linked statically and for
-      Linux with shared objects, and a library of 1,000 exports with a client of
-      all.
+      Linux with shared objects, a library of 1,000 exports with a client of
+      all, and the OO1 benchmark in C.
   gond module flags
       The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
 ";

@@ -1,6 +1,6 @@
-//! `gond module twins`: what modules are measured against (`bench/modules`, `bench/linux`). The program with eight
-//! libraries, linked statically for this system and with shared objects for Linux; and two modules that no source tree
-//! has, a library of 1,000 exports and a client of all of them.
+//! `gond module twins`: what programs of this system are measured against (`bench/modules`, `bench/linux`). The program with
+//! eight libraries, linked statically for this system and with shared objects for Linux; two modules that no source tree has,
+//! a library of 1,000 exports and a client of all of them; and OO1 in C, from the sources that Linux runs.
 
 use crate::{Words, bench, sources, system};
 use std::path::Path;
@@ -10,9 +10,13 @@ use std::time::SystemTime;
 /// The program, statically linked, and the folder of Linux's files, in the folder of the twins.
 const STATIC: &str = "eight-static";
 const LINUX: &str = "linux";
+/// OO1 in C, statically linked.
+const OO1: &str = "oo1-c";
 /// Where their sources are.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     "bench/link/eight",
+    "bench/link/oo1",
+    "bench/linux",
     "modules/libc",
     "modules/sqlite",
     "tests/suite/modules",
@@ -29,11 +33,12 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
         .filter_map(|part| system::newest_in(&root.join(part)))
         .max();
     for (script, output, made) in [
-        ("static.sh", STATIC, STATIC),
-        ("dynamic.sh", LINUX, "linux/lib64/ld-linux-x86-64.so.2"),
+        ("eight/static.sh", STATIC, STATIC),
+        ("eight/dynamic.sh", LINUX, "linux/lib64/ld-linux-x86-64.so.2"),
+        ("oo1/static.sh", OO1, OO1),
     ] {
         if !is_younger(&folder.join(made), newest) {
-            run(&root.join("bench/link/eight").join(script), &folder.join(output))?;
+            run(&root.join("bench/link").join(script), &folder.join(output))?;
         }
     }
     // These are module objects, so a tool with another format makes them again.

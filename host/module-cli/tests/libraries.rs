@@ -110,3 +110,22 @@ fn sqlite_is_a_library_of_two_tasks() {
     let libraries = ["sqlite.md", "sqlclient.md"].map(|name| build(name, &folder, &mut window));
     two_tasks(&libraries, "sqlclient", &expected(&folder, &[object, client]));
 }
+
+/// Nothing but the benchmark uses them, and no benchmark is a test.
+#[test]
+fn what_modules_are_measured_against_is_linked() {
+    let output = Command::new(env!("CARGO_BIN_EXE_module-cli"))
+        .arg("twins")
+        .output()
+        .expect("the tool for modules");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    for file in [
+        "eight-static",
+        "linux/lib64/ld-linux-x86-64.so.2",
+        "oo1-c",
+        "client1000.mm",
+    ] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+}

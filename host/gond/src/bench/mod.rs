@@ -26,12 +26,16 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
+use working_set::RoundTrip;
 
 /// The longest that the programs may take together.
 const TOTAL: Duration = Duration::from_mins(15);
 
 /// Processors of the machine on which threads work together.
 const SCALE_PROCESSORS: u32 = 4;
+
+/// The program of the row `oo1-one-domain-c`.
+const OO1_IN_C: &str = "oo1-c";
 
 struct Options {
     json: bool,
@@ -137,8 +141,14 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     machine::require_emulator()?;
     if options.what == What::WorkingSet {
-        let found = working_set::measure(&root)?;
-        print!("{}", if options.json { found.json() } else { found.table() });
+        for (index, trip) in [RoundTrip::Message, RoundTrip::ProtectedCall].into_iter().enumerate() {
+            let found = working_set::measure(&root, trip)?;
+            if options.json {
+                print!("{}", found.json());
+            } else {
+                print!("{}{}", if index > 0 { "\n" } else { "" }, found.table());
+            }
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report {
@@ -190,11 +200,17 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// measured with them.
 fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<Measured>> {
     let wants = |meter| rows.is_empty() || rows.iter().any(|row| Meter::of(row) == meter);
-    let lines: Vec<&str> = [(Meter::Micro, "micro"), (Meter::Oo1, "oo1 bench")]
+    let mut lines: Vec<&str> = [(Meter::Micro, "micro"), (Meter::Oo1, "oo1 bench")]
         .into_iter()
         .filter_map(|(meter, line)| wants(meter).then_some(line))
         .collect();
     let built = build::all()?;
+    // The same C as in Linux knows nothing of where the server is.
+    let oo1_in_c = (system == System::Gondwana && wants(Meter::Oo1))
+        .then(|| build::twins(&place::root()?))
+        .transpose()?
+        .map(|twins| twins.join(OO1_IN_C));
+    lines.extend(oo1_in_c.is_some().then_some(OO1_IN_C));
     let server = (system == System::GondwanaUser)
         .then(|| build::server(build::Profile::Guest))
         .transpose()?;
@@ -210,6 +226,9 @@ fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<
             let scratch = Scratch::make()?;
             let disk = scratch.file("bench.img");
             image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+            if let Some(program) = &oo1_in_c {
+                transfer::import_program(&disk, program, OO1_IN_C)?;
+            }
             let mut machine = Machine::new(built.kernel.clone(), disk);
             machine.clock = clock;
             if let Some(server) = &server {

@@ -69,6 +69,10 @@ pub enum Bound {
     Instructions(u64),
     /// So many times another row of ours.
     Times(u64, &'static str),
+    /// So many hundredths of another row of ours.
+    Hundredths(u64, &'static str),
+    /// What its peer takes.
+    Peer,
     /// Another row of ours, divided by so much.
     Part(u64, &'static str),
     /// So many bytes.
@@ -93,17 +97,17 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("pdx-after-apd-change", Some(Bound::Instructions(150)), None),
     (
         "thread-create-delete",
-        Some(Bound::Instructions(1500)),
+        Some(Bound::Instructions(1200)),
         Some("thread-create-delete"),
     ),
     (
         "task-create-exit",
-        Some(Bound::Instructions(30_000)),
+        Some(Bound::Instructions(12_000)),
         Some("task-create-exit"),
     ),
     (
         "object-create-touch-delete",
-        Some(Bound::Instructions(6000)),
+        Some(Bound::Instructions(2500)),
         Some("object-create-touch-delete"),
     ),
     ("first-touch", Some(Bound::Instructions(250)), None),
@@ -117,7 +121,12 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("apd-lookup", Some(Bound::Instructions(150)), None),
     ("address-wake", None, None),
     ("sem-signal-wait", None, None),
-    ("sem-round-trip", None, Some("ipc-futex")),
+    (
+        "sem-round-trip",
+        Some(Bound::Instructions(1300)),
+        Some("sem-round-trip"),
+    ),
+    ("sem-round-trip-tasks", None, Some("ipc-futex")),
     ("yield-switch", Some(Bound::Instructions(200)), None),
     ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("longest-task-end", Some(Bound::Instructions(20_000)), None),
@@ -150,7 +159,12 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("nucleus-yield-switch", Some(Bound::Instructions(200)), None),
     ("bare-thread-run", Some(Bound::Instructions(4000)), None),
     ("space-create-delete", Some(Bound::Instructions(5000)), None),
-    ("oo1-one-domain", None, Some("oo1-one-domain")),
+    (
+        "oo1-one-domain",
+        Some(Bound::Hundredths(105, "oo1-one-domain-c")),
+        Some("oo1-one-domain"),
+    ),
+    ("oo1-one-domain-c", Some(Bound::Peer), Some("oo1-one-domain")),
     (
         "oo1-two-domains",
         Some(Bound::Times(5, "oo1-one-domain")),
@@ -317,7 +331,7 @@ pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
 /// Whether a row of ours keeps its bound; `None` if it has none or the figures are not there.
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     let ours = find_ours(all, row)?;
-    let (_, bound, _) = KNOWN.iter().find(|(name, ..)| *name == row)?;
+    let (_, bound, peer) = KNOWN.iter().find(|(name, ..)| *name == row)?;
     if let Some(Bound::Bytes(most)) = *bound {
         return Some(ours.bytes? <= most);
     }
@@ -327,6 +341,11 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
         Bound::Part(part, other) => {
             instructions.saturating_mul(part) <= find(all, System::Gondwana, other)?.instructions?
         }
+        Bound::Hundredths(hundredths, other) => {
+            let other = find(all, System::Gondwana, other)?.instructions?;
+            instructions.saturating_mul(100) <= hundredths.saturating_mul(other)
+        }
+        Bound::Peer => instructions <= find(all, System::Linux, (*peer)?)?.instructions?,
         Bound::Times(times, other) => {
             instructions <= times.saturating_mul(find(all, System::Gondwana, other)?.instructions?)
         }
@@ -431,6 +450,14 @@ mod tests {
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(true));
         assert_eq!(keeps_bound(&all, "null-call"), Some(false));
         assert_eq!(keeps_bound(&all, "oo1-one-domain"), None);
+        for (c, kept) in [(10, Some(true)), (9, Some(false))] {
+            let mut all = all.clone();
+            all.extend(merge(System::Gondwana, &format!("row=oo1-one-domain-c ticks={c}"), ""));
+            assert_eq!(keeps_bound(&all, "oo1-one-domain"), kept);
+            assert_eq!(keeps_bound(&all, "oo1-one-domain-c"), None);
+            all.extend(merge(System::Linux, "row=oo1-one-domain ticks=9", ""));
+            assert_eq!(keeps_bound(&all, "oo1-one-domain-c"), kept.map(|kept| !kept));
+        }
         all.extend(merge(System::Linux, "row=oo1-sockets ticks=999", ""));
         assert_eq!(keeps_bound(&all, "oo1-two-domains"), Some(false));
         let mut all = merge(

@@ -45,6 +45,8 @@ fn bound_text(row: &str) -> String {
     {
         Some(Bound::Instructions(most)) => grouped(Some(most)),
         Some(Bound::Times(times, other)) => format!("{times} × {other}"),
+        Some(Bound::Hundredths(hundredths, other)) => format!("{}.{:02} × {other}", hundredths / 100, hundredths % 100),
+        Some(Bound::Peer) => "its peer".into(),
         Some(Bound::Part(part, other)) => format!("1/{part} of {other}"),
         Some(Bound::Bytes(most)) => format!("{} bytes", grouped(Some(most))),
         None => return "–".into(),

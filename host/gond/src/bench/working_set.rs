@@ -1,5 +1,6 @@
-//! The memory that one message and its answer touch in the kernel: a warm round trip (the row `ipc-round-trip`) in single steps,
-//! each instruction decoded, its own bytes and those that it reads and writes collected.
+//! The memory that one message and its answer, or one protected call and its return, touch in the kernel: a warm round trip
+//! (the rows `ipc-round-trip` and `pdx-round-trip`) in single steps, each instruction decoded, its own bytes and those that it
+//! reads and writes collected.
 //!
 //! The steps are taken over the protocol that GDB speaks with QEMU, which needs no GDB. Counted are instructions in the
 //! kernel's half of the addresses only, and what they name in memory; what the processor reads by itself (page tables when
@@ -7,7 +8,8 @@
 
 use crate::machine::{Machine, Wiring};
 use crate::place::Scratch;
-use crate::{bare, build};
+use crate::script::{self, Patience, Source};
+use crate::{bare, build, image};
 use anyhow::{Context, Result, bail};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 use object::{Object, ObjectSymbol};
@@ -23,9 +25,9 @@ use std::time::{Duration, Instant};
 const LINE: u64 = 64;
 /// Where the kernel's half of the addresses begins.
 const KERNEL: u64 = 1 << 63;
-/// Messages that pass before one is looked at: the benchmark's own warming up and then some.
+/// Round trips that pass before one is looked at: the benchmark's own warming up and then some.
 const PASSED: usize = 200;
-/// System calls of a round trip: the client's call, the server's reply-and-wait.
+/// System calls of a round trip: the client's call, the server's reply-and-wait; or a protected call and its return.
 const CALLS: usize = 2;
 /// Steps that a round trip takes at most; it takes some two hundred.
 const STEPS_MAX: usize = 100_000;
@@ -54,6 +56,36 @@ const RIP: usize = GENERAL.len() * 8;
 /// Behind them the flags and six selectors, 4 bytes each, then the bases of FS and GS.
 const FS_BASE: usize = RIP + 8 + 7 * 4;
 const GS_BASE: usize = FS_BASE + 8;
+
+/// The round trip that is watched.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RoundTrip {
+    /// A message and its answer, between two threads of the bare µ-kernel.
+    Message,
+    /// A protected call and its return.
+    ProtectedCall,
+}
+
+impl RoundTrip {
+    /// Its name in `--json`: the row that measures its instructions.
+    pub fn row(self) -> &'static str {
+        match self {
+            Self::Message => "ipc-round-trip",
+            Self::ProtectedCall => "pdx-round-trip",
+        }
+    }
+
+    /// The kernel's entry, and the number of the call that begins it.
+    fn begins(self) -> (&'static str, u64) {
+        match self {
+            Self::Message => (
+                "kernel::arch::x86_64::syscall::entry_bare",
+                abi::nucleus::Call::Ipc as u64,
+            ),
+            Self::ProtectedCall => ("kernel::arch::x86_64::syscall::entry_inside", abi::Call::PdxCall as u64),
+        }
+    }
+}
 
 /// A connection to QEMU that speaks GDB's protocol.
 struct Remote {
@@ -182,8 +214,8 @@ impl Symbols {
 }
 
 /// The memory that was touched.
-#[derive(Default)]
 pub struct Found {
+    trip: RoundTrip,
     instructions: u64,
     code: BTreeSet<u64>,
     /// Bytes of data, with the name of what they belong to.
@@ -195,6 +227,15 @@ fn lines<'a>(bytes: impl Iterator<Item = &'a u64>) -> usize {
 }
 
 impl Found {
+    fn nothing(trip: RoundTrip) -> Self {
+        Self {
+            trip,
+            instructions: 0,
+            code: BTreeSet::new(),
+            data: BTreeMap::new(),
+        }
+    }
+
     /// Rows: what, bytes, lines.
     pub fn rows(&self) -> Vec<(String, usize, usize)> {
         let mut rows = vec![("code".to_owned(), self.code.len(), lines(self.code.iter()))];
@@ -213,7 +254,11 @@ impl Found {
         let mut text = String::new();
         for (what, bytes, lines) in self.rows() {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}", json!({ "touched": what, "bytes": bytes, "lines": lines }));
+            let _ = writeln!(
+                text,
+                "{}",
+                json!({ "row": self.trip.row(), "touched": what, "bytes": bytes, "lines": lines })
+            );
         }
         text
     }
@@ -222,8 +267,12 @@ impl Found {
     pub fn table(&self) -> String {
         let rows = self.rows();
         let width = rows.iter().map(|(what, ..)| what.chars().count()).max().unwrap_or(0);
+        let trip = match self.trip {
+            RoundTrip::Message => "One round trip of a message",
+            RoundTrip::ProtectedCall => "A protected call and its return",
+        };
         let mut text = format!(
-            "One round trip of a message, warm: {} instructions of the kernel.\n\n| {:width$} | bytes | lines of {LINE} | bytes of these |\n| {:-<width$} | ----: | ----------: | -------------: |\n",
+            "{trip}, warm: {} instructions of the kernel.\n\n| {:width$} | bytes | lines of {LINE} | bytes of these |\n| {:-<width$} | ----: | ----------: | -------------: |\n",
             self.instructions, "what the kernel touches", ""
         );
         for (what, bytes, lines) in rows {
@@ -254,63 +303,89 @@ impl Found {
 }
 
 /// Builds kernel and benchmark and watches one round trip.
-pub fn measure(root: &Path) -> Result<Found> {
-    let kernel = build::kernel(root, build::Profile::Guest, build::Kernel::Bare)?;
-    let program = build::root_program("nucleus-suite")?;
-    let symbols = Symbols::read(&kernel)?;
+pub fn measure(root: &Path, trip: RoundTrip) -> Result<Found> {
     let scratch = Scratch::make()?;
-    let mut machine = bare::machine(&kernel, &program, &scratch)?;
-    machine.words.extend(["bench".into(), "only=ipc-round-trip".into()]);
     // A port that is free now; nobody else is likely to take it in the next second.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    if trip == RoundTrip::Message {
+        let kernel = build::kernel(root, build::Profile::Guest, build::Kernel::Bare)?;
+        let program = build::root_program("nucleus-suite")?;
+        let mut machine = bare::machine(&kernel, &program, &scratch)?;
+        machine.words.extend(["bench".into(), "only=ipc-round-trip".into()]);
+        machine.gdb = Some(port);
+        let mut child = machine
+            .command(&Wiring::Nothing, &scratch.file("log"))?
+            .spawn()
+            .context("cannot start QEMU")?;
+        let found = watch(port, trip, &Symbols::read(&kernel)?);
+        let _ = child.kill();
+        let _ = child.wait();
+        return found;
+    }
+    let built = build::all()?;
+    let symbols = Symbols::read(&built.kernel)?;
+    let disk = scratch.file("bench.img");
+    image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
+    let mut machine = Machine::new(built.kernel, disk);
     machine.gdb = Some(port);
-    watch_machine(&machine, &scratch, port, &symbols)
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| watch(port, trip, &symbols));
+        // It is ended in the midst of the row: what becomes of the script tells nothing.
+        let played = script::play(
+            &machine,
+            Source::lines(["micro pdx-round-trip"].into_iter()),
+            &mut std::io::sink(),
+            Patience::seconds(300),
+        );
+        let found = found.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))?;
+        found.map_err(|error| match played {
+            Err(why) => error.context(why),
+            Ok(_) => error,
+        })
+    })
 }
 
-fn watch_machine(machine: &Machine, scratch: &Scratch, port: u16, symbols: &Symbols) -> Result<Found> {
-    let mut child = machine
-        .command(&Wiring::Nothing, &scratch.file("log"))?
-        .spawn()
-        .context("cannot start QEMU")?;
-    let found = watch(port, symbols);
-    let _ = child.kill();
-    let _ = child.wait();
+/// Watches one round trip, and ends the machine.
+fn watch(port: u16, trip: RoundTrip, symbols: &Symbols) -> Result<Found> {
+    let mut remote = Remote::connect(port)?;
+    let found = remote.watch(trip, symbols);
+    // The request to end has no answer.
+    let _ = remote.stream.get_mut().write_all(b"$k#6b");
     found
 }
 
-fn watch(port: u16, symbols: &Symbols) -> Result<Found> {
-    let mut remote = Remote::connect(port)?;
-    let entry = symbols.address("kernel::arch::x86_64::syscall::entry_bare")?;
-    let ipc = abi::nucleus::Call::Ipc as u64;
-    remote.ask(&format!("Z0,{entry:x},1"))?;
-    let mut registers = remote.registers_at_next_call()?;
-    let mut passed = 0;
-    while passed < PASSED || registers.get(Register::RAX) != Some(ipc) {
-        registers = remote.registers_at_next_call()?;
-        passed += usize::from(registers.get(Register::RAX) == Some(ipc));
-    }
-    remote.ask(&format!("z0,{entry:x},1"))?;
-    let (mut found, mut calls) = (Found::default(), 0);
-    for _ in 0..STEPS_MAX {
-        let rip = registers.rip();
-        if rip == entry {
-            calls += 1;
-            if calls > CALLS {
-                return Ok(found);
-            }
-        }
-        if rip >= KERNEL {
-            let code = remote.bytes(&format!("m{rip:x},{INSTRUCTION:x}"))?;
-            let instruction = Decoder::with_ip(64, &code, rip, DecoderOptions::NONE).decode();
-            found.add(&instruction, &registers, symbols)?;
-        }
-        remote.ask("s")?;
-        registers = remote.registers()?;
-    }
-    bail!("the round trip does not end")
-}
-
 impl Remote {
+    fn watch(&mut self, trip: RoundTrip, symbols: &Symbols) -> Result<Found> {
+        let (entry, begins) = trip.begins();
+        let entry = symbols.address(entry)?;
+        self.ask(&format!("Z0,{entry:x},1"))?;
+        let mut registers = self.registers_at_next_call()?;
+        let mut passed = 0;
+        while passed < PASSED || registers.get(Register::RAX) != Some(begins) {
+            registers = self.registers_at_next_call()?;
+            passed += usize::from(registers.get(Register::RAX) == Some(begins));
+        }
+        self.ask(&format!("z0,{entry:x},1"))?;
+        let (mut found, mut calls) = (Found::nothing(trip), 0);
+        for _ in 0..STEPS_MAX {
+            let rip = registers.rip();
+            if rip == entry {
+                calls += 1;
+                if calls > CALLS {
+                    return Ok(found);
+                }
+            }
+            if rip >= KERNEL {
+                let code = self.bytes(&format!("m{rip:x},{INSTRUCTION:x}"))?;
+                let instruction = Decoder::with_ip(64, &code, rip, DecoderOptions::NONE).decode();
+                found.add(&instruction, &registers, symbols)?;
+            }
+            self.ask("s")?;
+            registers = self.registers()?;
+        }
+        bail!("the round trip does not end")
+    }
+
     /// Lets the machine run on to the breakpoint; off it first, if it stands there.
     fn registers_at_next_call(&mut self) -> Result<Registers> {
         self.ask("s")?;
@@ -339,7 +414,7 @@ mod tests {
         let symbols = Symbols([(0x1000, (0x40, "lock".to_owned()))].into());
         // rbx = 0x1008, rsp = 0x2010, GS = 0x1030.
         let registers = registers(&[(8, 0x1008), (8 * 7, 0x2010), (GS_BASE, 0x1030)]);
-        let mut found = Found::default();
+        let mut found = Found::nothing(RoundTrip::Message);
         let codes: [&[u8]; 5] = [
             &[0x48, 0x8b, 0x03],                         // mov rax, [rbx]
             &[0x48, 0x8b, 0x03],                         // the same from elsewhere

@@ -1,7 +1,7 @@
 //! Stage `tools`: the kernel debugger, back-traces of a kernel that panics, and a session with GDB.
 
 use super::{Bench, play};
-use crate::bench::working_set;
+use crate::bench::working_set::{self, RoundTrip};
 use crate::debugger::Debugger;
 use crate::gdb;
 use crate::machine::{DebuggerLine, Machine};
@@ -29,18 +29,29 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     gdb_session(bench)
 }
 
-/// The most bytes of the kernel that a message and its answer may touch: Liedtke's bound.
+/// The most bytes of the kernel that a message and its answer may touch, Liedtke's bound; a protected call and its return, too.
 const WORKING_SET: usize = 1024;
 
-/// `gond bench --working-set` still finds the round trip, and it is small.
+/// `gond bench --working-set` still finds the round trips, and they are small.
 fn working_set(bench: &mut Bench<'_>) -> Result<()> {
     bench.step("working set");
-    let rows = working_set::measure(&place::root()?).map(|found| found.rows());
-    let outcome = match rows.as_deref() {
-        Ok([.., (_, bytes, _)]) if *bytes <= WORKING_SET => Ok(()),
-        other => Err(format!("{other:?}")),
-    };
-    bench.report("a message and its answer touch at most 1 KiB of the kernel", outcome);
+    for (trip, what) in [
+        (
+            RoundTrip::Message,
+            "a message and its answer touch at most 1 KiB of the kernel",
+        ),
+        (
+            RoundTrip::ProtectedCall,
+            "a protected call and its return touch at most 1 KiB of the kernel",
+        ),
+    ] {
+        let rows = working_set::measure(&place::root()?, trip).map(|found| found.rows());
+        let outcome = match rows.as_deref() {
+            Ok([.., (_, bytes, _)]) if *bytes <= WORKING_SET => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        bench.report(what, outcome);
+    }
     Ok(())
 }
 
