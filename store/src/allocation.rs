@@ -354,7 +354,12 @@ impl Allocation {
 
     /// Whether nothing of the generation being built reaches the block.
     pub(crate) fn is_unused(&self, block: u64) -> bool {
-        self.geometry.is_data(block) && !self.used.get(block - self.geometry.data_start())
+        self.geometry.is_data(block) && !self.is_used(block)
+    }
+
+    /// Whether it is a block that something of the generation being built reaches.
+    pub(crate) fn is_used(&self, block: u64) -> bool {
+        self.geometry.is_data(block) && self.used.get(block - self.geometry.data_start())
     }
 
     /// Takes the unused block that a replayed record names.
