@@ -4,7 +4,7 @@
 //! or has lost a write that it had acknowledged. A read-write mount is refused then: committing would put a new
 //! generation over what could not be read, and what is there again once a bit is put back would be gone for good.
 
-use crate::event::MountError;
+use crate::event::{Failure, MountError};
 use core::fmt::{Display, Formatter, Result};
 
 /// Something that was stable and cannot be read.
@@ -94,13 +94,21 @@ impl Display for MountError {
             Self::Damaged(structure, block) => write!(f, "it is damaged: {structure:?} at block {block}"),
             Self::Newer(version) => write!(f, "it was written by a newer system (format {version})"),
             Self::AddressBits(bits) => write!(f, "it is for addresses of {bits} bits"),
-            Self::Disk => write!(f, "it could not be read"),
+            Self::Disk => write!(
+                f,
+                "the disk reports an error, and nothing that was stable is lost by that. Start again when it works; from a disk that stays so, \
+                 copy what can be read, and let 'gond check COPY' name what is lost"
+            ),
             Self::Memory => write!(f, "there is not enough memory"),
             Self::TooLarge { blocks, heap } => write!(
                 f,
                 "it is too large for the memory of this machine: its {} MiB take {} KiB of the heap. Give the machine more memory",
                 blocks >> 8,
                 heap.div_ceil(1024)
+            ),
+            Self::Recovery(Failure::Disk) => write!(
+                f,
+                "the disk reports an error, so that the recovery cannot be made durable. Nothing that was stable is lost: start again when it works"
             ),
             Self::Recovery(failure) => write!(f, "recovery failed ({failure:?})"),
             Self::Loss(loss) => write!(
