@@ -185,6 +185,57 @@ fn a_full_disk_is_told_and_loses_nothing() {
     ok(&["import", &image, &small, "after"]);
 }
 
+/// A named pipe that nobody writes to, in the place of each file that is read: whoever opens it waits for ever.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = Folder::new("irregular");
+    let (image, file, pipe) = (folder.image("a.img"), folder.file("in"), folder.file("pipe"));
+    std::fs::write(&file, noise(10)).unwrap();
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
+    assert!(made.success());
+    let socket = folder.file("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (odd, what) in [
+        (&*pipe, "a named pipe"),
+        ("/", "a folder"),
+        ("/dev/null", "a device"),
+        (&*socket, "a socket"),
+    ] {
+        for words in [
+            &["check", odd][..],
+            &["check", odd, "--accept-loss"],
+            &["check", odd, "--json"],
+            &["ls", odd],
+            &["mend", odd],
+            &["import", odd, &file, "new"],
+            &["import", &image, odd, "new"],
+            &["import", &image, odd, "new", "--program"],
+            &["export", odd, "root-clist", &folder.file("out")],
+            &["run", "--disk", odd],
+        ] {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_gond"))
+                .args(words)
+                .stdin(std::process::Stdio::null())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .expect("gond starts");
+            let begun = std::time::Instant::now();
+            while child.try_wait().expect("it can be waited for").is_none() {
+                if begun.elapsed().as_secs() > 20 {
+                    child.kill().expect("it ends");
+                    panic!("{words:?} waits");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let output = child.wait_with_output().expect("its end");
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            let told = complaint.contains(&format!("it is {what}, not a regular file; "));
+            assert!(output.status.code() == Some(1) && told, "{words:?}: {complaint}");
+            assert_eq!(complaint.lines().count(), 1, "{words:?}: {complaint}");
+        }
+    }
+}
+
 /// Every command on an image that is not right: refused, and not written to.
 fn refuses_all(folder: &Folder, bytes: &[u8], what: &str) {
     let (image, file) = (folder.file("bad.img"), folder.file("in"));

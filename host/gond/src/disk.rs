@@ -3,6 +3,7 @@
 //! Requests are done at once, with positioned reads and writes; a flush is `fdatasync`. An image opened for reading
 //! refuses to write below everything else, so that no mistake above can change it.
 
+use crate::place;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -25,8 +26,23 @@ pub struct ImageLock {
     _file: File,
 }
 
+/// Refuses what no disk image can be, before it is opened.
+///
+/// # Errors
+/// Something is there that is no regular file.
+pub fn require_image_file(path: &Path) -> Result<()> {
+    if let Some(what) = place::irregular(path) {
+        bail!(
+            "cannot use the disk image {}: it is {what}, not a regular file; name a file, such as './gond format FILE' makes",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
 /// Takes the lock of an image.
 pub fn lock_image(path: &Path) -> Result<ImageLock> {
+    require_image_file(path)?;
     let file = File::open(path).with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(ImageLock { _file: file }),
@@ -56,6 +72,7 @@ pub struct HostWorld {
 impl HostWorld {
     /// Opens an image.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
+        require_image_file(path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
@@ -75,12 +92,8 @@ impl HostWorld {
     }
 
     fn over(file: File, access: Access) -> Result<Self> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            bail!("it is not a regular file");
-        }
+        let blocks = file.metadata()?.len() / BLOCK as u64;
         let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-        let blocks = metadata.len() / BLOCK as u64;
         Ok(Self {
             file,
             access,

@@ -6,7 +6,7 @@
 
 use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
-use crate::disk::Access;
+use crate::disk::{Access, require_image_file};
 use crate::display;
 use crate::place;
 use crate::tree::{self, NO_LIMITS};
@@ -96,10 +96,7 @@ pub fn possible(path: &Path) -> Result<()> {
     if folder.is_some_and(|folder| !folder.is_dir()) {
         bail!("cannot make the disk image {}: its folder is not there", path.display());
     }
-    if path.exists() && !path.is_file() {
-        bail!("cannot use the disk image {}: it is not a regular file", path.display());
-    }
-    Ok(())
+    require_image_file(path)
 }
 
 /// Makes the image in a temporary file; complaints name the image.

@@ -28,6 +28,12 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("import", arguments, &["IMAGE", "FILE", "NAME"], &["program"])?;
     let (image, file) = (Path::new(&operands.values[0]), Path::new(&operands.values[1]));
     let name = text("import", &operands.values[2])?;
+    if let Some(what) = place::irregular(file) {
+        bail!(
+            "cannot import {}: it is {what}, not a regular file; write its content to a file first",
+            file.display()
+        );
+    }
     let _lock = lock_image(image)?;
     // Requests that cannot work are refused before the image is opened for writing.
     let mut volume = Volume::open(image, Access::Read)?;
@@ -74,11 +80,7 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
 /// If the file cannot be read, or the disk has no room.
 pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        bail!("{} is not a regular file", path.display());
-    }
-    let bytes = metadata.len();
+    let bytes = file.metadata()?.len();
     if bytes == 0 {
         bail!("{} is empty, and an object has at least one byte", path.display());
     }
