@@ -190,6 +190,13 @@ impl Region {
     }
 }
 
+/// Bytes of heap that a disk of so many blocks takes at its mount, unless it cannot be one.
+pub fn heap_for(blocks: u64) -> Option<u64> {
+    Geometry::new(blocks, None)
+        .ok()
+        .map(|geometry| Allocation::heap(&geometry))
+}
+
 /// The allocator.
 pub(crate) struct Allocation {
     geometry: Geometry,

@@ -3,6 +3,8 @@
 //! Requests are done at once, with positioned reads and writes; a flush is `fdatasync`. An image opened for reading
 //! refuses to write below everything else, so that no mistake above can change it.
 
+use crate::arguments::show_size;
+use crate::display::Job;
 use crate::place;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
@@ -67,6 +69,9 @@ pub struct HostWorld {
     unused: Vec<Frame>,
     done: VecDeque<(u32, std::result::Result<(), DiskError>)>,
     random: File,
+    /// Shows how much was read.
+    job: Option<Job>,
+    read: u64,
 }
 
 impl HostWorld {
@@ -102,10 +107,33 @@ impl HostWorld {
             unused: Vec::new(),
             done: VecDeque::new(),
             random,
+            job: None,
+            read: 0,
         })
     }
 
+    /// Shows from now on how much is read for a job, or no more.
+    pub fn show(&mut self, job: Option<Job>) {
+        if let Some(mut before) = core::mem::replace(&mut self.job, job) {
+            before.clear();
+        }
+        self.read = 0;
+    }
+
+    /// Notes a read for the job that is shown.
+    fn note_read(&mut self) {
+        self.read += 1;
+        if let Some(job) = &mut self.job
+            && self.read.is_multiple_of(256)
+        {
+            job.step(&format!("{} read", show_size(self.read * BLOCK as u64)));
+        }
+    }
+
     fn perform(&mut self, request: Request) -> std::io::Result<()> {
+        if request.operation == Operation::Read {
+            self.note_read();
+        }
         let at = request.block.saturating_mul(BLOCK as u64);
         let page = self.pages.get_mut(request.frame.0 as usize);
         let missing = || std::io::Error::other("no such page");

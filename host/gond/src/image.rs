@@ -90,6 +90,20 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
     made
 }
 
+/// Whether a machine with so much memory can start from a disk of that size: an image that none can start from is not made for a run.
+pub fn startable(bytes: u64, memory: u64) -> Result<()> {
+    let heap = store::heap_for(bytes / PAGE).unwrap_or(0);
+    if heap > memory / 8 || store::memory_for(heap).is_none() {
+        bail!(
+            "a machine with {} of memory cannot start from a disk of {}. {}",
+            show_size(memory),
+            show_size(bytes),
+            store::Remedy(heap)
+        );
+    }
+    Ok(())
+}
+
 /// Whether a disk image is there, or can be made.
 pub fn possible(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

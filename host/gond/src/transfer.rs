@@ -226,8 +226,16 @@ fn copy_out(
     bytes: u64,
     mut take: impl FnMut(u64, usize, Option<&[u8]>) -> std::io::Result<()>,
 ) -> Result<()> {
+    let mut job = Job::begin("exporting");
     for page in 0..bytes.div_ceil(PAGE) {
         let at = page * PAGE;
+        if page.is_multiple_of(256) {
+            job.step(&format!(
+                "{} of {}",
+                arguments::show_size(at),
+                arguments::show_size(bytes)
+            ));
+        }
         let length = usize::try_from(bytes - at).unwrap_or(BLOCK).min(BLOCK);
         let content = volume.page(base, page)?.content;
         take(at, length, content.as_ref().map(|content| &content[..length]))?;
