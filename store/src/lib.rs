@@ -64,6 +64,10 @@ mod mount;
 mod recovery;
 mod verify;
 
+#[cfg(test)]
+#[path = "../tests/plain/mod.rs"]
+mod plain;
+
 pub use allocation::heap_for;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
