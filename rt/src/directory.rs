@@ -417,20 +417,35 @@ fn capability_at(address: u64) -> Option<Capability> {
 /// Entries that a start reads in directories whose capabilities the root Clist did not have: those of new directories, or a stranger's.
 const STRANGE_ENTRIES: usize = 4096;
 
+/// What [`recover`] did about names.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Recovery {
+    /// Names that went.
+    pub went: u64,
+    /// Why some are left as they were: the disk fails or is full, or memory is short.
+    pub left: Option<Error>,
+}
+
 /// Finishes or takes back what a power cut left of acts on names, in all directories that the root leads to. Directories that
-/// cannot be read are passed over, and those of strangers behind the first [`STRANGE_ENTRIES`] of their entries. Tells how many names went.
+/// cannot be read are passed over, and those of strangers behind the first [`STRANGE_ENTRIES`] of their entries.
 ///
 /// # Errors
 /// The root directory or the root Clist is none.
-pub fn recover() -> Result<u64> {
+pub fn recover() -> Result<Recovery> {
     let root = Directory::root()?;
     let capabilities = Clist::root()?.capabilities()?;
     let own: BTreeSet<_> = capabilities.iter().map(Capability::to_words).collect();
     let mut seen = BTreeSet::from([root.object.base()]);
     let mut waiting = Vec::from([root]);
-    let (mut went, mut left) = (0, STRANGE_ENTRIES);
+    let (mut recovery, mut left) = (Recovery::default(), STRANGE_ENTRIES);
     while let Some(mut directory) = waiting.pop() {
-        went += act::recover(&mut directory.acting()).unwrap_or(0);
+        match act::recover(&mut directory.acting()) {
+            Ok(went) => recovery.went += went,
+            Err(error @ Error::System(abi::Error::DiskError | abi::Error::DiskFull | abi::Error::NoMemory)) => {
+                recovery.left = Some(error);
+            }
+            Err(_) => {}
+        }
         let Ok(names) = directory.list() else { continue };
         for Named { found, .. } in names {
             if found.kind != Kind::Directory || seen.contains(&found.capability.address) {
@@ -453,7 +468,7 @@ pub fn recover() -> Result<u64> {
     }
     // Shelves that cannot be read are passed over, too.
     let _ = crate::module::shelf::settle();
-    Ok(went)
+    Ok(recovery)
 }
 
 fn found(entry: Entry<'_>) -> Found {

@@ -190,6 +190,13 @@ impl Region {
     }
 }
 
+/// Bytes of heap that a disk of so many blocks takes at its mount, unless it cannot be one.
+pub fn heap_for(blocks: u64) -> Option<u64> {
+    Geometry::new(blocks, None)
+        .ok()
+        .map(|geometry| Allocation::heap(&geometry))
+}
+
 /// The allocator.
 pub(crate) struct Allocation {
     geometry: Geometry,
@@ -354,7 +361,12 @@ impl Allocation {
 
     /// Whether nothing of the generation being built reaches the block.
     pub(crate) fn is_unused(&self, block: u64) -> bool {
-        self.geometry.is_data(block) && !self.used.get(block - self.geometry.data_start())
+        self.geometry.is_data(block) && !self.is_used(block)
+    }
+
+    /// Whether it is a block that something of the generation being built reaches.
+    pub(crate) fn is_used(&self, block: u64) -> bool {
+        self.geometry.is_data(block) && self.used.get(block - self.geometry.data_start())
     }
 
     /// Takes the unused block that a replayed record names.

@@ -363,6 +363,8 @@ pub enum TailReason {
     Chain,
     /// A record whose contents make no sense although its checksum holds.
     Nonsense,
+    /// The disk reports an error where a record may be, or a page of the last one.
+    Unread,
 }
 
 /// A discarded end of the journal. No part of it had been acknowledged unless the disk rotted.

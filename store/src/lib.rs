@@ -64,6 +64,11 @@ mod mount;
 mod recovery;
 mod verify;
 
+#[cfg(test)]
+#[path = "../tests/plain/mod.rs"]
+mod plain;
+
+pub use allocation::heap_for;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
 pub use budget::Budget;
@@ -73,7 +78,7 @@ pub use event::{
     Ticket,
 };
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
-pub use loss::Loss;
+pub use loss::{Loss, Remedy, memory_for};
 pub use objects::{Objects, map_blocks};
 pub use record::{ObjectRecord, PdxList, PdxRecord};
 pub use store::Store;

@@ -23,7 +23,8 @@ impl Store {
         if self.loads.has(missing.key) {
             return Ok(());
         }
-        if !self.geometry.is_data(missing.entry.block) {
+        // What is free belongs to nobody: where the nodes of a stranger's disk have several parents, one of them gave it up before.
+        if !self.allocation.is_used(missing.entry.block) {
             self.note_damage(missing.entry.block);
             return Err(BadPage::Map);
         }
@@ -105,7 +106,7 @@ impl Store {
         self.bad_loads.values().last().copied()
     }
 
-    fn note_damage(&mut self, block: u64) {
+    pub(crate) fn note_damage(&mut self, block: u64) {
         self.damaged += 1;
         self.events.mention(Event::Damaged {
             structure: Structure::Map,

@@ -4,7 +4,7 @@
 //! or has lost a write that it had acknowledged. A read-write mount is refused then: committing would put a new
 //! generation over what could not be read, and what is there again once a bit is put back would be gone for good.
 
-use crate::event::MountError;
+use crate::event::{Failure, MountError};
 use core::fmt::{Display, Formatter, Result};
 
 /// Something that was stable and cannot be read.
@@ -81,6 +81,34 @@ impl Display for Loss {
     }
 }
 
+/// What the system takes of its heap beside what grows with the disk, and the most that there is of it.
+const HEAP_BESIDE: u64 = 8 << 20;
+const HEAP_MOST: u64 = 1 << 30;
+/// The part of a machine's memory that is heap, and the step in which memory is advised.
+const HEAP_PART: u64 = 8;
+const MEMORY_STEP: u64 = 32;
+
+/// The memory of a machine that can start from a disk which takes so much heap, in MiB, if there is any.
+pub fn memory_for(heap: u64) -> Option<u64> {
+    let all = heap.saturating_add(HEAP_BESIDE);
+    (all <= HEAP_MOST).then(|| ((all * HEAP_PART) >> 20).next_multiple_of(MEMORY_STEP))
+}
+
+/// What helps where the heap does not suffice for a disk that takes so much of it.
+pub struct Remedy(pub u64);
+
+impl Display for Remedy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match memory_for(self.0) {
+            Some(memory) => write!(f, "Give the machine more memory ('./gond run --memory {memory}M')"),
+            None => write!(
+                f,
+                "No machine has that much heap: bring what you need over to a smaller disk ('./gond export' and './gond import')"
+            ),
+        }
+    }
+}
+
 impl Display for MountError {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
@@ -88,19 +116,28 @@ impl Display for MountError {
             Self::Truncated(needed, present) => {
                 write!(
                     f,
-                    "it is truncated: it should have {needed} blocks of 4 KiB and has {present}"
+                    "it is truncated: it should have {needed} blocks of 4 KiB and has {present}. Take a copy that has its whole length"
                 )
             }
             Self::Damaged(structure, block) => write!(f, "it is damaged: {structure:?} at block {block}"),
             Self::Newer(version) => write!(f, "it was written by a newer system (format {version})"),
             Self::AddressBits(bits) => write!(f, "it is for addresses of {bits} bits"),
-            Self::Disk => write!(f, "it could not be read"),
+            Self::Disk => write!(
+                f,
+                "the disk reports an error, and nothing that was stable is lost by that. Start again when it works; from a disk that stays so, \
+                 copy what can be read, and let 'gond check COPY' name what is lost"
+            ),
             Self::Memory => write!(f, "there is not enough memory"),
             Self::TooLarge { blocks, heap } => write!(
                 f,
-                "it is too large for the memory of this machine: its {} MiB take {} KiB of the heap. Give the machine more memory",
+                "it is too large for the memory of this machine: its {} MiB take {} KiB of the heap. {}",
                 blocks >> 8,
-                heap.div_ceil(1024)
+                heap.div_ceil(1024),
+                Remedy(*heap)
+            ),
+            Self::Recovery(Failure::Disk) => write!(
+                f,
+                "the disk reports an error, so that the recovery cannot be made durable. Nothing that was stable is lost: start again when it works"
             ),
             Self::Recovery(failure) => write!(f, "recovery failed ({failure:?})"),
             Self::Loss(loss) => write!(
@@ -115,6 +152,17 @@ impl Display for MountError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What was tried: 96 GiB start with 160 MiB and 1 TiB with 2 GiB, 96 GiB not with 128 MiB, nor 1 TiB with 1 GiB.
+    #[test]
+    fn large_disks_need_memory() {
+        let heap = |bytes: u64| crate::heap_for(bytes / crate::BLOCK as u64).expect("a disk");
+        assert_eq!(memory_for(heap(96 << 30)), Some(160));
+        assert_eq!(memory_for(heap(1 << 40)), Some(1120));
+        assert!(memory_for(heap(7 << 40)).is_some());
+        assert_eq!(memory_for(heap(8 << 40)), None);
+        assert_eq!(memory_for(u64::MAX), None);
+    }
 
     #[test]
     fn a_loss_names_its_object() {

@@ -8,6 +8,7 @@
 //! they come from. A node is read when something needs it. A node that is dirty has dirty ancestors,
 //! for writing it anywhere else changes its parent's entry.
 
+use crate::allocation::Allocation;
 use crate::bytes::{set_word, word};
 use crate::containers::Map;
 use crate::event::PageFlags;
@@ -121,7 +122,7 @@ fn next_entry(bytes: &[u8; BLOCK], first: u64, last: u64) -> Option<u64> {
     (first..=last).find(|slot| word(bytes, (slot % FANOUT) as usize * 16) != 0)
 }
 
-fn put_entry(bytes: &mut [u8; BLOCK], slot: u64, entry: Entry) {
+pub(crate) fn put_entry(bytes: &mut [u8; BLOCK], slot: u64, entry: Entry) {
     let at = (slot % FANOUT) as usize * 16;
     let [low, high] = entry.to_words();
     set_word(bytes, at, low);
@@ -442,14 +443,14 @@ impl Maps {
 }
 
 /// A pass that drops a range of pages.
-pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
+pub(crate) struct Discard<'a, P: Pages> {
     pub(crate) maps: &'a mut Maps,
     pub(crate) pages: &'a mut P,
     pub(crate) base: u64,
     /// First page and one past the last.
     pub(crate) range: (u64, u64),
-    /// Told of each block that is no longer reached.
-    pub(crate) free: F,
+    /// Where blocks are set free that are no longer reached.
+    pub(crate) allocation: &'a mut Allocation,
     /// Entries that may still be dropped; with none left the pass stops. One is dropped in any case.
     pub(crate) left: u64,
     /// Entries and nodes dropped, and nodes looked through.
@@ -457,6 +458,8 @@ pub(crate) struct Discard<'a, P: Pages, F: FnMut(u64)> {
     pub(crate) nodes: u64,
     /// Whether it stopped.
     pub(crate) stopped: bool,
+    /// The block of a node that cannot be this object's alone, for it is free or no data.
+    pub(crate) damaged: Option<u64>,
     /// Nodes that must be read before the pass can be complete.
     pub(crate) missing: [Option<Missing>; MISSING_MAX],
 }
@@ -466,7 +469,7 @@ pub(crate) const MISSING_MAX: usize = 16;
 /// Looking through a node costs as much as dropping so many entries.
 pub(crate) const NODE_ENTRIES: u64 = 16;
 
-impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
+impl<P: Pages> Discard<'_, P> {
     /// Drops what can be dropped now. Complete if nothing is missing and it did not stop; otherwise to be run again, when
     /// what is missing has been read. Dropped entries stay dropped, so every run gets further.
     pub(crate) fn run(&mut self, root: &mut MapRoot) {
@@ -490,19 +493,23 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             if drop && !self.may_drop() {
                 return None;
             }
-            if drop && entry.block != 0 && entry.block != LOST {
-                (self.free)(entry.block);
+            if drop {
+                self.allocation.free(entry.block);
             }
             return drop.then_some(Entry::NONE);
         }
         let Some(frame) = self.maps.frame(key) else {
-            if entry.block == LOST {
-                // The entries beneath are unknown; only the mark can be dropped.
-                return self.covers(key).then_some(Entry::NONE);
+            let is_known = entry.block != 0 && entry.block != LOST;
+            if self.covers(key) && !self.allocation.is_used(entry.block) {
+                // There is nothing beneath, or nothing is known of it: only the entry can be dropped. A node that many entries of a
+                // stranger's disk share is free as soon as the first of them is dropped. To go down again by each of the others would take for ever.
+                let drop = self.may_drop();
+                if drop && is_known {
+                    self.damaged = Some(entry.block);
+                }
+                return drop.then_some(Entry::NONE);
             }
-            if entry.block != 0
-                && let Some(place) = self.missing.iter_mut().find(|place| place.is_none())
-            {
+            if is_known && let Some(place) = self.missing.iter_mut().find(|place| place.is_none()) {
                 *place = Some(Missing { key, entry });
             }
             return None;
@@ -511,9 +518,7 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
         if !self.stopped && self.is_empty(key, frame) {
             self.maps.remove(self.pages, key);
             self.dropped += 1;
-            if entry.block != 0 && entry.block != LOST {
-                (self.free)(entry.block);
-            }
+            self.allocation.free(entry.block);
             return Some(Entry::NONE);
         }
         if changed {
@@ -587,6 +592,6 @@ impl<P: Pages, F: FnMut(u64)> Discard<'_, P, F> {
             index: first.index + FANOUT - 1,
             ..first
         };
-        (0..BLOCK).step_by(8).all(|at| word(bytes, at) == 0) && self.maps.first_between(first, last).is_none()
+        next_entry(bytes, first.index, last.index).is_none() && self.maps.first_between(first, last).is_none()
     }
 }

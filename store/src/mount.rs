@@ -60,7 +60,7 @@ impl Store {
     }
 
     fn mount_with(world: &mut impl World, mode: MountMode, breaks: Breaks) -> Result<(Self, MountReport), MountError> {
-        let found = find_superblocks(world)?;
+        let found = find_superblocks(world, mode)?;
         let superblock = &found.current;
         if superblock.geometry.total > world.blocks() {
             return Err(MountError::Truncated(superblock.geometry.total, world.blocks()));
@@ -164,18 +164,19 @@ impl Store {
     }
 }
 
-fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
+fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superblocks, MountError> {
     if world.blocks() < COPIES {
         return Err(MountError::Foreign);
     }
     let room = COPIES as usize;
     let mut good: Vec<(u64, Superblock, u64)> = with_room(room)?;
     let (mut bad, mut blank, mut generations) = (with_room(room)?, with_room(room)?, with_room(room)?);
+    let mut unread: Vec<u64> = with_room(room)?;
     let mut unfit = Unfit::Foreign;
     read_blocks(world, 0..COPIES, |block, bytes| {
         let Ok(bytes) = bytes else {
             push_reserved(&mut bad, block);
-            unfit = Unfit::Damaged;
+            push_reserved(&mut unread, block);
             return Ok(());
         };
         if bytes.iter().all(|&byte| byte == 0) {
@@ -202,10 +203,10 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
         .iter()
         .position(|(_, superblock, _)| Some(superblock.generation) == newest)
     else {
-        return Err(if unfit == Unfit::Foreign {
-            MountError::Foreign
-        } else {
-            MountError::Damaged(Structure::Superblock, 0)
+        return Err(match unfit {
+            _ if !unread.is_empty() => MountError::Disk,
+            Unfit::Foreign => MountError::Foreign,
+            _ => MountError::Damaged(Structure::Superblock, 0),
         });
     };
     let (block, current, checksum) = good.swap_remove(at);
@@ -221,6 +222,11 @@ fn find_superblocks(world: &mut impl World) -> Result<Superblocks, MountError> {
             .filter(|&&old| old.checked_add(1) == Some(current.generation))
             .count()
             < 2;
+    // A disk that fails may work again, and then nothing is lost.
+    if newer_unreadable && mode == MountMode::ReadWrite && [newer, newer + 1].iter().any(|block| unread.contains(block))
+    {
+        return Err(MountError::Disk);
+    }
     let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
     });

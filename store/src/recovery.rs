@@ -4,7 +4,7 @@ use crate::blocking::read_blocks;
 use crate::breaks::Invariant;
 use crate::bytes::Unread;
 use crate::containers::{Map, push, reserve};
-use crate::event::{BadPage, Failure, MountError, MountReport, Structure, Tail, TailReason};
+use crate::event::{BadPage, Failure, MountError, MountMode, MountReport, Structure, Tail, TailReason};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::NoHeap;
 use crate::journal::{Chain, Header, Item, record_blocks};
@@ -29,6 +29,8 @@ struct Region {
     length: u64,
     /// The bytes read so far; an unreadable block is zeroes.
     bytes: Vec<u8>,
+    /// The unreadable blocks among them.
+    unread: Vec<u64>,
 }
 
 /// How much of a journal region is looked through.
@@ -46,7 +48,13 @@ impl Region {
             start: store.geometry.journal_start(generation),
             length: store.geometry.journal,
             bytes: Vec::new(),
+            unread: Vec::new(),
         }
+    }
+
+    /// Whether one of `count` blocks from `at` on could not be read.
+    fn is_unread(&self, at: u64, count: u64) -> bool {
+        self.unread.iter().any(|block| (at..at + count).contains(block))
     }
 
     /// The bytes of `count` blocks from `at` on; `None` past the end.
@@ -60,7 +68,10 @@ impl Region {
             let wanted = from..(from + RECORD_BLOCKS).min(self.length);
             reserve(&mut self.bytes, (wanted.end - from) as usize * BLOCK)?;
             let blocks = wanted.map(|block| self.start + block);
-            read_blocks(world, blocks, |_, bytes| {
+            read_blocks(world, blocks, |block, bytes| {
+                if bytes.is_err() {
+                    push(&mut self.unread, block - self.start)?;
+                }
                 self.bytes.extend_from_slice(bytes.unwrap_or(&[0; BLOCK]));
                 Ok(())
             })?;
@@ -138,17 +149,30 @@ impl Store {
         Ok(())
     }
 
+    /// Notes that records cannot be read. They may be there: a disk that fails may work again, and until then nothing is to be written over them.
+    fn lose_unread(&mut self, sequence: u64, stranded: u32) -> Result<(), MountError> {
+        if self.mode == MountMode::ReadWrite {
+            return Err(MountError::Disk);
+        }
+        Ok(self.lose(Loss::Records { sequence, stranded })?)
+    }
+
     /// Replays the journal of the current generation in memory.
     pub(crate) fn recover(&mut self, world: &mut impl World, report: &mut MountReport) -> Result<(), MountError> {
         let mut region = Region::of(self, self.generation);
         let mut records = self.scan(world, &mut region, report)?;
         if let Some(last) = records.last()
             && self.breaks.keeps(Invariant::DataChecksums)
-            && !self.pages_are_there(world, last)?
+            && let Some(reason) = self.missing_pages(world, last)?
         {
+            let sequence = last.after.sequence - 1;
+            if reason == TailReason::Unread {
+                self.lose_unread(sequence, 0)?;
+                self.name_losses(core::slice::from_ref(last))?;
+            }
             report.tail.get_or_insert(Tail {
-                sequence: last.after.sequence - 1,
-                reason: TailReason::Data,
+                sequence,
+                reason,
                 stranded: 0,
             });
             records.pop();
@@ -184,7 +208,10 @@ impl Store {
     ) -> Result<Vec<Found>, MountError> {
         let mut records = Vec::new();
         let mut chain = self.journal;
-        let reason = loop {
+        // The blocks that the record has behind the last one of the chain, as far as that is known.
+        let mut looked_at;
+        let mut reason = loop {
+            looked_at = 1;
             let Some(front) = region.blocks(world, chain.used, 1)? else {
                 break None;
             };
@@ -205,6 +232,7 @@ impl Store {
             if blocks > RECORD_BLOCKS {
                 break Some(TailReason::Torn);
             }
+            looked_at = blocks;
             let at = region.start + chain.used;
             let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
                 break Some(TailReason::Torn);
@@ -220,6 +248,9 @@ impl Store {
             chain = chain.after(header.checksum, blocks);
             push(&mut records, Found { items, after: chain })?;
         };
+        if region.is_unread(chain.used, looked_at) {
+            reason = Some(TailReason::Unread);
+        }
         let extent = if reason.is_some() {
             Extent::Whole
         } else {
@@ -230,7 +261,10 @@ impl Store {
         };
         let stranded = self.intact(world, region, chain.used, extent, behind)?;
         let impossible = matches!(reason, Some(TailReason::Chain | TailReason::Nonsense));
-        if impossible || !stranded.is_empty() {
+        if reason == Some(TailReason::Unread) {
+            self.lose_unread(chain.sequence, stranded.len() as u32)?;
+            self.name_losses(&stranded)?;
+        } else if impossible || !stranded.is_empty() {
             self.lose(Loss::Records {
                 sequence: chain.sequence,
                 stranded: stranded.len() as u32,
@@ -294,8 +328,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Whether every page of a record is as the record says.
-    fn pages_are_there(&self, world: &mut impl World, record: &Found) -> Result<bool, MountError> {
+    /// Why not every page of a record is as the record says, if that is so.
+    fn missing_pages(&self, world: &mut impl World, record: &Found) -> Result<Option<TailReason>, MountError> {
         let entries = || {
             record.items.iter().filter_map(|item| match item {
                 Item::Page { entry, .. } => Some(*entry),
@@ -303,15 +337,20 @@ impl Store {
             })
         };
         if entries().any(|entry| !self.geometry.is_data(entry.block)) {
-            return Ok(false);
+            return Ok(Some(TailReason::Data));
         }
-        let (mut wanted, mut there) = (entries(), true);
+        let (mut wanted, mut missing) = (entries(), None);
         read_blocks(world, entries().map(|entry| entry.block), |block, bytes| {
             let checksum = wanted.next().map(|entry| entry.checksum);
-            there &= bytes.is_ok_and(|bytes| Some(self.key.checksum(block, bytes)) == checksum);
+            match bytes {
+                Ok(bytes) if Some(self.key.checksum(block, bytes)) == checksum => {}
+                // A page that is not there: the record counts for nothing, whatever could not be read.
+                Ok(_) => missing = Some(TailReason::Data),
+                Err(_) => missing = missing.or(Some(TailReason::Unread)),
+            }
             Ok(())
         })?;
-        Ok(there)
+        Ok(missing)
     }
 
     /// Makes what a record says; `false`, with nothing made, if it cannot be true.

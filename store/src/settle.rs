@@ -103,23 +103,26 @@ fn discard(
         return Ok(false);
     }
     let left = store.allowance() / COST_FREE;
-    let allocation = &mut store.allocation;
     let mut pass = Discard {
         maps: &mut store.maps,
         pages: world,
         base,
         range,
-        free: |block| allocation.free(block),
+        allocation: &mut store.allocation,
         left,
         dropped: 0,
         nodes: 0,
         stopped: false,
+        damaged: None,
         missing: [None; MISSING_MAX],
     };
     pass.run(root);
-    let (missing, stopped) = (pass.missing, pass.stopped);
+    let (missing, stopped, damaged) = (pass.missing, pass.stopped, pass.damaged);
     let cost = COST_FREE * (1 + pass.dropped + NODE_ENTRIES * pass.nodes);
     store.spend(cost);
+    if let Some(block) = damaged {
+        store.note_damage(block);
+    }
     if stopped {
         store.stop();
         return Ok(false);
@@ -201,3 +204,6 @@ pub(crate) fn written(page: &DirtyPage) -> Event {
         frame: page.frame,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -185,6 +185,57 @@ fn a_full_disk_is_told_and_loses_nothing() {
     ok(&["import", &image, &small, "after"]);
 }
 
+/// A named pipe that nobody writes to, in the place of each file that is read: whoever opens it waits for ever.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = Folder::new("irregular");
+    let (image, file, pipe) = (folder.image("a.img"), folder.file("in"), folder.file("pipe"));
+    std::fs::write(&file, noise(10)).unwrap();
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
+    assert!(made.success());
+    let socket = folder.file("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (odd, what) in [
+        (&*pipe, "a named pipe"),
+        ("/", "a folder"),
+        ("/dev/null", "a device"),
+        (&*socket, "a socket"),
+    ] {
+        for words in [
+            &["check", odd][..],
+            &["check", odd, "--accept-loss"],
+            &["check", odd, "--json"],
+            &["ls", odd],
+            &["mend", odd],
+            &["import", odd, &file, "new"],
+            &["import", &image, odd, "new"],
+            &["import", &image, odd, "new", "--program"],
+            &["export", odd, "root-clist", &folder.file("out")],
+            &["run", "--disk", odd],
+        ] {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_gond"))
+                .args(words)
+                .stdin(std::process::Stdio::null())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .expect("gond starts");
+            let begun = std::time::Instant::now();
+            while child.try_wait().expect("it can be waited for").is_none() {
+                if begun.elapsed().as_secs() > 20 {
+                    child.kill().expect("it ends");
+                    panic!("{words:?} waits");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let output = child.wait_with_output().expect("its end");
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            let told = complaint.contains(&format!("it is {what}, not a regular file; "));
+            assert!(output.status.code() == Some(1) && told, "{words:?}: {complaint}");
+            assert_eq!(complaint.lines().count(), 1, "{words:?}: {complaint}");
+        }
+    }
+}
+
 /// Every command on an image that is not right: refused, and not written to.
 fn refuses_all(folder: &Folder, bytes: &[u8], what: &str) {
     let (image, file) = (folder.file("bad.img"), folder.file("in"));
@@ -412,6 +463,82 @@ fn wrong_usage_says_what_is_right() {
     }
     assert!(refused(&["run", "--script", "/nonexistent/script"], 1).contains("/nonexistent/script"));
     assert!(refused(&["debugger", "/nonexistent/socket", "threads"], 1).contains("--debugger /nonexistent/socket"));
+}
+
+/// A disk that the machine's memory cannot bear is not made for a run; the refusal says what would be enough, if anything is.
+#[test]
+fn a_disk_too_large_for_the_machine_is_not_made() {
+    let folder = Folder::new("heap");
+    let image = folder.file("a.img");
+    for (size, memory, reason) in [
+        ("256G", "128M", "'./gond run --memory 352M'"),
+        ("1T", "1G", "'./gond run --memory 1120M'"),
+        ("8T", "4G", "No machine has that much heap"),
+        ("16T", "8G", "No machine has that much heap"),
+    ] {
+        let words = ["run", "--disk", &image, "--disk-size", size, "--memory", memory];
+        let complaint = refused(&words, 1);
+        assert!(
+            complaint.contains(reason) && !complaint.contains("building"),
+            "{size}: {complaint}"
+        );
+        assert!(!Path::new(&image).exists(), "{size}");
+    }
+}
+
+/// The smallest disks: each size that is taken works until the disk is full, and then says so and works on.
+#[test]
+fn the_smallest_disks_work() {
+    let folder = Folder::new("small");
+    let (image, file, back) = (folder.file("a.img"), folder.file("in"), folder.file("out"));
+    std::fs::write(&file, noise(20_000)).unwrap();
+    for blocks in 0..128_u64 {
+        let complaint = refused(
+            &["format", &image, "--bare", "--disk-size", &(blocks * 4096).to_string()],
+            2,
+        );
+        assert!(complaint.contains("512 KiB to 16 TiB"), "{blocks}: {complaint}");
+        std::fs::write(&image, vec![0; blocks as usize * 4096]).unwrap();
+        let complaint = refused(&["check", &image], 1);
+        assert!(complaint.contains("not a Gondwana disk"), "{blocks}: {complaint}");
+        std::fs::remove_file(&image).unwrap();
+    }
+    for blocks in [128_u64, 129, 131, 160] {
+        ok(&["format", &image, "--bare", "--disk-size", &(blocks * 4096).to_string()]);
+        let full = (0..60).find(|number| {
+            let output = gond(&["import", &image, &file, &format!("file-{number}")]);
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() || complaint.contains("is full"), "{complaint}");
+            !output.status.success()
+        });
+        let full = full.expect("it becomes full");
+        assert!(full > 5, "{blocks}: {full} files");
+        assert!(ok(&["check", &image]).ends_with("is sound\n"), "{blocks}");
+        for number in 0..full {
+            ok(&["export", &image, &format!("file-{number}"), &back]);
+            assert!(std::fs::read(&back).unwrap() == noise(20_000), "{blocks}, {number}");
+        }
+        assert_eq!(ok(&["ls", &image]).lines().count(), 2 + full, "{blocks}");
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+/// A large disk costs what is on it: a file, a check and an export are done in a moment, and take hardly any room.
+#[test]
+fn a_large_disk_is_sparse() {
+    let folder = Folder::new("large");
+    let (image, file, back) = (folder.file("a.img"), folder.file("in"), folder.file("out"));
+    std::fs::write(&file, noise(300_000)).unwrap();
+    ok(&["format", &image, "--bare", "--disk-size", "96G"]);
+    ok(&["import", &image, &file, "file"]);
+    assert!(ok(&["check", &image]).ends_with("is sound\n"));
+    ok(&["export", &image, "file", &back]);
+    assert!(std::fs::read(&back).unwrap() == noise(300_000));
+    let metadata = std::fs::metadata(&image).unwrap();
+    assert!(
+        metadata.len() == 96 << 30 && metadata.blocks() * 512 < 1 << 20,
+        "{metadata:?}"
+    );
 }
 
 #[test]

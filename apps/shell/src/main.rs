@@ -70,6 +70,8 @@ fn main() {
 struct Recovered {
     /// Names whose making or removing the cut had interrupted, and that are gone.
     names: u64,
+    /// Why others are left as they were.
+    left: Option<rt::Error>,
     /// Why there is nothing to recover them from.
     failed: Option<rt::Error>,
 }
@@ -77,10 +79,14 @@ struct Recovered {
 /// Finishes or takes back what the power cut left of changes of names.
 fn recover() -> Recovered {
     match guard::guarded("shell", rt::directory::recover) {
-        Some(Ok(names)) => Recovered { names, failed: None },
+        Some(Ok(recovery)) => Recovered {
+            names: recovery.went,
+            left: recovery.left,
+            failed: None,
+        },
         Some(Err(error)) => Recovered {
-            names: 0,
             failed: Some(error),
+            ..Recovered::default()
         },
         None => Recovered::default(),
     }

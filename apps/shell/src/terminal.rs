@@ -86,6 +86,12 @@ pub fn greet(boot: &BootReport, recovered: &Recovered) {
             recovered.names
         );
     }
+    if let Some(error) = recovered.left {
+        println!(
+            "Some names that were being made or removed when the power failed are left as they are: {error}. The next start after a power cut \
+             tries again."
+        );
+    }
     for (what, error) in damaged(recovered) {
         println!("The {what} is damaged: {error}. Power off; './gond mend IMAGE' rebuilds it from what is left.");
     }

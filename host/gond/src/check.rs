@@ -6,7 +6,7 @@
 
 use crate::arguments::{self, count};
 use crate::disk::Access;
-use crate::display;
+use crate::display::{self, Job};
 use crate::tree::{self, Named};
 use crate::volume::Volume;
 use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY};
@@ -108,9 +108,12 @@ fn look(mut volume: Volume) -> Result<Checked> {
     let (store, world) = volume.parts();
     let faults = &mut checked.faults;
     let mut tell = |finding: Finding| faults.push(describe(finding, &names));
+    world.show(Some(Job::begin("checking")));
     let verified = store
         .verify(world, &mut tell)
-        .map_err(|error| anyhow!("cannot verify: {error:?}"))?;
+        .map_err(|error| anyhow!("cannot verify: {error}"));
+    world.show(None);
+    let verified = verified?;
     checked.counts = [verified.objects, verified.pages, verified.blocks];
     check_names(&mut volume, &mut checked);
     Ok(checked)

@@ -3,6 +3,9 @@
 //! Requests are done at once, with positioned reads and writes; a flush is `fdatasync`. An image opened for reading
 //! refuses to write below everything else, so that no mistake above can change it.
 
+use crate::arguments::show_size;
+use crate::display::Job;
+use crate::place;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -25,8 +28,23 @@ pub struct ImageLock {
     _file: File,
 }
 
+/// Refuses what no disk image can be, before it is opened.
+///
+/// # Errors
+/// Something is there that is no regular file.
+pub fn require_image_file(path: &Path) -> Result<()> {
+    if let Some(what) = place::irregular(path) {
+        bail!(
+            "cannot use the disk image {}: it is {what}, not a regular file; name a file, such as './gond format FILE' makes",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
 /// Takes the lock of an image.
 pub fn lock_image(path: &Path) -> Result<ImageLock> {
+    require_image_file(path)?;
     let file = File::open(path).with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(ImageLock { _file: file }),
@@ -51,11 +69,15 @@ pub struct HostWorld {
     unused: Vec<Frame>,
     done: VecDeque<(u32, std::result::Result<(), DiskError>)>,
     random: File,
+    /// Shows how much was read.
+    job: Option<Job>,
+    read: u64,
 }
 
 impl HostWorld {
     /// Opens an image.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
+        require_image_file(path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
@@ -75,12 +97,8 @@ impl HostWorld {
     }
 
     fn over(file: File, access: Access) -> Result<Self> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            bail!("it is not a regular file");
-        }
+        let blocks = file.metadata()?.len() / BLOCK as u64;
         let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-        let blocks = metadata.len() / BLOCK as u64;
         Ok(Self {
             file,
             access,
@@ -89,10 +107,33 @@ impl HostWorld {
             unused: Vec::new(),
             done: VecDeque::new(),
             random,
+            job: None,
+            read: 0,
         })
     }
 
+    /// Shows from now on how much is read for a job, or no more.
+    pub fn show(&mut self, job: Option<Job>) {
+        if let Some(mut before) = core::mem::replace(&mut self.job, job) {
+            before.clear();
+        }
+        self.read = 0;
+    }
+
+    /// Notes a read for the job that is shown.
+    fn note_read(&mut self) {
+        self.read += 1;
+        if let Some(job) = &mut self.job
+            && self.read.is_multiple_of(256)
+        {
+            job.step(&format!("{} read", show_size(self.read * BLOCK as u64)));
+        }
+    }
+
     fn perform(&mut self, request: Request) -> std::io::Result<()> {
+        if request.operation == Operation::Read {
+            self.note_read();
+        }
         let at = request.block.saturating_mul(BLOCK as u64);
         let page = self.pages.get_mut(request.frame.0 as usize);
         let missing = || std::io::Error::other("no such page");

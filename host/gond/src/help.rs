@@ -39,7 +39,8 @@ stay as they are, which is told.
   --disk FILE       the disk image (gondwana.img)
   --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes
                     only the room it needs. An image that is there keeps its
-                    size
+                    size. Each GiB of it needs a MiB of memory beside the first
+                    64M; the system starts from 7T at most
   --memory SIZE     memory of the machine (128M); 32M at least
   --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
@@ -220,7 +221,9 @@ const FORMAT: &str = "\
 Makes a disk image as './gond run' would, without starting it. Refuses if the
 file exists.
 
-  --disk-size SIZE   its size (256M)
+  --disk-size SIZE   its size (256M). 16T is the most, if the file system of this
+                     computer takes a file as large; './gond run' starts from 7T
+                     at most, and each GiB needs a MiB of memory
   --bare             without programs: a root directory and a root Clist only
 ";
 

@@ -6,7 +6,7 @@
 
 use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
-use crate::disk::Access;
+use crate::disk::{Access, require_image_file};
 use crate::display;
 use crate::place;
 use crate::tree::{self, NO_LIMITS};
@@ -90,16 +90,27 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
     made
 }
 
+/// Whether a machine with so much memory can start from a disk of that size: an image that none can start from is not made for a run.
+pub fn startable(bytes: u64, memory: u64) -> Result<()> {
+    let heap = store::heap_for(bytes / PAGE).unwrap_or(0);
+    if heap > memory / 8 || store::memory_for(heap).is_none() {
+        bail!(
+            "a machine with {} of memory cannot start from a disk of {}. {}",
+            show_size(memory),
+            show_size(bytes),
+            store::Remedy(heap)
+        );
+    }
+    Ok(())
+}
+
 /// Whether a disk image is there, or can be made.
 pub fn possible(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
         bail!("cannot make the disk image {}: its folder is not there", path.display());
     }
-    if path.exists() && !path.is_file() {
-        bail!("cannot use the disk image {}: it is not a regular file", path.display());
-    }
-    Ok(())
+    require_image_file(path)
 }
 
 /// Makes the image in a temporary file; complaints name the image.

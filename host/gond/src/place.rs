@@ -1,6 +1,7 @@
 //! Where things are: the sources, what is built from them, and a folder for the moment.
 
 use anyhow::{Context, Result, bail};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,6 +19,20 @@ pub fn root() -> Result<PathBuf> {
         "{} is not Gondwana's source tree: start the script ./gond that stands in it",
         root.display()
     )
+}
+
+/// What is there under a name, if it is something else than a regular file. To be asked before it is opened: opening a named pipe waits for its other
+/// end, for ever perhaps.
+pub fn irregular(path: &Path) -> Option<&'static str> {
+    let kind = std::fs::metadata(path).ok()?.file_type();
+    let kinds = [
+        (kind.is_dir(), "a folder"),
+        (kind.is_fifo(), "a named pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device() || kind.is_block_device(), "a device"),
+        (!kind.is_file(), "something else"),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
 /// Another name for a file that is being made. What an interrupted maker of the same file has left under such a name is removed.

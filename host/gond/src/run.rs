@@ -193,6 +193,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         .or_else(|| (!std::io::stdin().is_terminal()).then(|| "-".into()));
     image::possible(&options.disk)?;
     debugger::possible(&options.debugger)?;
+    let size = options.disk_size.unwrap_or(image::DEFAULT_SIZE);
+    if !options.disk.exists() {
+        image::startable(size, options.memory)?;
+    }
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
@@ -213,7 +217,6 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         image::refresh(&options.disk, &built.programs)?;
         lock
     } else {
-        let size = options.disk_size.unwrap_or(image::DEFAULT_SIZE);
         image::create(&options.disk, size, Some(&built.programs))?;
         display::note(&format!("made the disk image {}", options.disk.display()));
         lock_image(&options.disk)?

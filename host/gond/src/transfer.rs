@@ -28,6 +28,12 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("import", arguments, &["IMAGE", "FILE", "NAME"], &["program"])?;
     let (image, file) = (Path::new(&operands.values[0]), Path::new(&operands.values[1]));
     let name = text("import", &operands.values[2])?;
+    if let Some(what) = place::irregular(file) {
+        bail!(
+            "cannot import {}: it is {what}, not a regular file; write its content to a file first",
+            file.display()
+        );
+    }
     let _lock = lock_image(image)?;
     // Requests that cannot work are refused before the image is opened for writing.
     let mut volume = Volume::open(image, Access::Read)?;
@@ -74,11 +80,7 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
 /// If the file cannot be read, or the disk has no room.
 pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        bail!("{} is not a regular file", path.display());
-    }
-    let bytes = metadata.len();
+    let bytes = file.metadata()?.len();
     if bytes == 0 {
         bail!("{} is empty, and an object has at least one byte", path.display());
     }
@@ -224,8 +226,16 @@ fn copy_out(
     bytes: u64,
     mut take: impl FnMut(u64, usize, Option<&[u8]>) -> std::io::Result<()>,
 ) -> Result<()> {
+    let mut job = Job::begin("exporting");
     for page in 0..bytes.div_ceil(PAGE) {
         let at = page * PAGE;
+        if page.is_multiple_of(256) {
+            job.step(&format!(
+                "{} of {}",
+                arguments::show_size(at),
+                arguments::show_size(bytes)
+            ));
+        }
         let length = usize::try_from(bytes - at).unwrap_or(BLOCK).min(BLOCK);
         let content = volume.page(base, page)?.content;
         take(at, length, content.as_ref().map(|content| &content[..length]))?;

@@ -1,15 +1,11 @@
 //! Each kind of finding, made on purpose in a store that is sound: exactly it is found.
 
-#[path = "../../tests/plain/mod.rs"]
-mod plain;
-
 use super::*;
+use crate::plain::PlainWorld;
 use crate::{
-    CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord, Operation,
-    PageFlags, Pages, QueueFull, Random, Request,
+    CheckpointKind, DirtyPage, Disk, Event, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags, Pages,
 };
 use alloc::{vec, vec::Vec};
-use plain::PlainWorld;
 
 const BLOCKS: u64 = 2000;
 /// Three levels of map, though its pages need but two: the reach of a map grows with the pages that are written.

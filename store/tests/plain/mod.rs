@@ -17,6 +17,9 @@ pub struct PlainWorld {
     pub log: Vec<(Operation, u64)>,
     /// Requests of this kind for these blocks do nothing and fail.
     pub failing: Option<(Operation, Range<u64>)>,
+    /// Requests with these numbers, which are their places in the log, fail; whether they are done all the same.
+    pub failing_numbers: Range<usize>,
+    pub done_all_the_same: bool,
     /// Writes to these blocks are complete only when this is empty again.
     pub held: Range<u64>,
     kept: VecDeque<(u32, Result<(), DiskError>)>,
@@ -34,6 +37,8 @@ impl PlainWorld {
             chance: 0,
             log: Vec::new(),
             failing: None,
+            failing_numbers: 0..0,
+            done_all_the_same: false,
             held: 0..0,
             kept: VecDeque::new(),
         }
@@ -63,9 +68,14 @@ impl Disk for PlainWorld {
         self.blocks
     }
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        let by_number = self.failing_numbers.contains(&self.log.len());
         self.log.push((request.operation, request.block));
-        let fails = matches!(&self.failing, Some((kind, blocks)) if *kind == request.operation && blocks.contains(&request.block));
+        let fails = by_number
+            || matches!(&self.failing, Some((kind, blocks)) if *kind == request.operation && blocks.contains(&request.block));
         if fails {
+            if by_number && self.done_all_the_same && request.operation == Operation::Write {
+                self.disk.insert(request.block, self.memory[request.frame.0 as usize]);
+            }
             self.done.push_back((request.tag, Err(DiskError)));
             return Ok(());
         }

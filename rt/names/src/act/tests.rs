@@ -2,8 +2,11 @@
 //!
 //! The model knows what becomes durable when (module theory), and nothing of the acts.
 
+mod starts;
+
 use super::*;
 use crate::{Kind, directory::ENTRY_BYTES};
+use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries of the model's directory: fewer than the names that a sequence makes and frees.
@@ -25,6 +28,7 @@ enum Failed {
     Directory(Error),
     /// The object cannot be kept or deleted, or there is no room.
     Refused,
+    Disk,
 }
 
 impl From<Error> for Failed {
@@ -44,6 +48,8 @@ struct Model {
     protected: BTreeSet<u64>,
     /// The disk fails: no deletion is durable.
     fails: bool,
+    /// These steps are refused for an error of the disk, and whether they are done all the same.
+    failing: (Range<u32>, bool),
     /// No block is left.
     full: bool,
     /// The root Clist is not to be written.
@@ -74,6 +80,7 @@ impl Model {
             cut,
             protected: BTreeSet::new(),
             fails: false,
+            failing: (0..0, false),
             full: false,
             is_stranger: false,
             flips: None,
@@ -90,6 +97,7 @@ impl Model {
             cut,
             protected: BTreeSet::new(),
             fails: false,
+            failing: (0..0, false),
             full: false,
             is_stranger: false,
             flips: None,
@@ -100,7 +108,10 @@ impl Model {
         if self.steps == self.cut {
             return Err(Failed::Power);
         }
-        let result = act(self);
+        let (steps, done) = &self.failing;
+        let (fails, done) = (steps.contains(&self.steps), *done);
+        let result = if fails && !done { Err(Failed::Disk) } else { act(self) };
+        let result = if fails { Err(Failed::Disk) } else { result };
         self.steps += 1;
         if self.steps == self.checkpoint {
             self.take_all();
@@ -748,52 +759,4 @@ fn an_act_finishes_some_deletions_of_others() {
     }
     publish(&mut model, &entry("more", 0x10)).unwrap();
     assert!(model.steps < 200, "{} steps", model.steps);
-}
-
-/// Every name is young until the next cut. A start looks at each of them a few times, however many there are.
-#[test]
-fn a_start_reads_young_names_in_one_pass() {
-    const NAMES: u64 = 3000;
-    let mut model = Model::new(u32::MAX, u32::MAX);
-    model.now.directory = vec![0; ENTRY_BYTES * (NAMES as usize + 1)];
-    let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
-    for number in 1..=NAMES {
-        let (name, address) = (format!("{number}"), number * 0x1000);
-        directory.insert_marked(&entry(&name, address), Mark::Young).unwrap();
-        model.now.objects.insert(address, true);
-        model.now.clist.insert((address, address + 1));
-    }
-    let before = crate::directory::READ.get();
-    assert_eq!(recover(&mut model), Ok(0));
-    let read = crate::directory::READ.get() - before;
-    assert!(read <= 4 * NAMES, "{read} entries are read for {NAMES} names");
-    let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-    assert_eq!((view.count() as u64, view.marked(0).count()), (NAMES, 0));
-}
-
-/// A stranger may fill a directory with entries for each of which all others have to be read. Each start reads them for some.
-#[test]
-fn a_start_searches_for_some_entries() {
-    const NAMES: u64 = 3000;
-    for mark in [Mark::Leaving, Mark::Unborn, Mark::Doomed] {
-        let mut model = Model::new(u32::MAX, u32::MAX);
-        model.now.directory = vec![0; ENTRY_BYTES * (NAMES as usize + 1)];
-        let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
-        for number in 1..=NAMES {
-            let (name, address) = (format!("{number}"), number * 0x1000);
-            directory.insert_marked(&entry(&name, address), mark).unwrap();
-            model.now.objects.insert(address, true);
-            model.now.clist.insert((address, address + 1));
-            model.protected.insert(address);
-        }
-        for starts in 1..=2 {
-            let before = crate::directory::READ.get();
-            assert_eq!(recover(&mut model), Ok(0));
-            let read = crate::directory::READ.get() - before;
-            let most = (SEARCHES_MAX as u64 + 4) * NAMES;
-            assert!(read <= most, "{read} entries are read for {NAMES} of mark {mark:?}");
-            let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-            assert_eq!(view.marked(0).count(), NAMES as usize - starts * SEARCHES_MAX);
-        }
-    }
 }
