@@ -333,7 +333,7 @@ pub fn measure(root: &Path, trip: RoundTrip) -> Result<Found> {
         // It is ended in the midst of the row: what becomes of the script tells nothing.
         let played = script::play(
             &machine,
-            Source::lines(["micro pdx-round-trip"].into_iter()),
+            Source::lines(["micro pdx-round-trip"]),
             &mut std::io::sink(),
             Patience::seconds(300),
         );
