@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error,
     address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
-    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD, UNMAP_REPLACE},
+    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
@@ -17,15 +17,23 @@ fn report(rig: &mut Rig, actor: Actor, topic: u64, index: u64) -> u64 {
     let (buffer, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
     rig.store(actor.space, buffer, 0).unwrap();
     let arguments = [topic, index, buffer, PAGE];
+    let (events, _) = events(rig, actor, Call::SystemInfo, &arguments);
+    rig.call(actor, Call::ObjDelete, &[buffer]).unwrap();
+    events
+}
+
+/// Events that a call takes, and its answer.
+fn events(rig: &mut Rig, actor: Actor, call: Call, arguments: &[u64]) -> (u64, Result<(u64, u64), Error>) {
     let mut events = 1;
     let mut resumed = Resumed::First;
-    while rig.begin(actor, Call::SystemInfo, &arguments, resumed).is_none() {
+    loop {
+        if let Some(answer) = rig.begin(actor, call, arguments, resumed) {
+            return (events, answer);
+        }
         resumed = Resumed::Woken;
         events += 1;
         assert!(events < 10_000, "it never ends");
     }
-    rig.call(actor, Call::ObjDelete, &[buffer]).unwrap();
-    events
 }
 
 #[test]
@@ -138,18 +146,56 @@ fn free_addresses_are_put_in_order_in_pieces() {
     for &base in &all[1..] {
         rig.call(actor, Call::ObjDelete, &[base]).unwrap();
     }
-    let mut events = 1;
-    let arguments = [all[0], 100 * SLOT];
-    let mut resumed = Resumed::First;
-    let grown = loop {
-        if let Some(result) = rig.begin(actor, Call::ObjResize, &arguments, resumed) {
-            break result;
-        }
-        (events, resumed) = (events + 1, Resumed::Woken);
-    };
+    let (events, grown) = events(&mut rig, actor, Call::ObjResize, &[all[0], 100 * SLOT]);
     assert_eq!(grown, Ok((0, 0)));
     assert!(events > 4, "{events} events for 249 free slots");
     rig.check();
+}
+
+/// A look at each costs something, though nothing is done there.
+#[test]
+fn page_tables_without_pages_are_passed_in_pieces() {
+    const SLOTS: u64 = 128;
+    let mut rig = Rig::new(6, 16_000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[SLOTS * SLOT, 0]).unwrap();
+    for slot in 0..SLOTS {
+        rig.store(actor.space, base + slot * SLOT, 1).unwrap();
+    }
+    let all = SLOTS * PAGES_PER_SLOT;
+    rig.call(actor, Call::PageUnMap, &[base, all, UNMAP_ZERO]).unwrap();
+    let (limited, answer) = events(&mut rig, actor, Call::PageLimit, &[base, all, 7]);
+    assert_eq!(answer, Ok((0, 0)));
+    assert!(limited > 1, "all in one event");
+    let made = SLOTS / 10;
+    let (cloned, answer) = events(&mut rig, actor, Call::ObjClone, &[base, 0, 0]);
+    assert!(answer.is_ok());
+    assert!(cloned > made + 15, "{cloned} events");
+    rig.check();
+}
+
+/// A sync freezes its pages in one event. Where they are far apart, a checkpoint does it in pieces.
+#[test]
+fn pages_that_are_far_apart_are_no_sync() {
+    for (apart, price, waits) in [
+        (PAGE, 0, false),
+        (SLOT, 0, true),
+        (SLOT, kcore::outside::Remote::<()>::CALL, true),
+    ] {
+        let mut rig = Rig::new(12, 16_000, 4096);
+        rig.server.price_calls(price);
+        let actor = rig.actor(Apd::EMPTY);
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[12 * SLOT, 0]).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        rig.checkpoint().unwrap();
+        for page in 0..12 {
+            rig.store(actor.space, base + page * apart, 1).unwrap();
+        }
+        let before = rig.server.store.stats().generation;
+        rig.call(actor, Call::PageFlush, &[base, 12 * PAGES_PER_SLOT]).unwrap();
+        assert_eq!(rig.server.store.stats().generation > before, waits, "{apart:#x} apart");
+        rig.check();
+    }
 }
 
 /// Only the ends of a large object are looked at.

@@ -277,19 +277,22 @@ impl Object {
     /// done with one, the next is found.
     #[inline]
     pub fn next_page(&self, which: Which, from: u64, to: u64) -> Option<PageAt> {
-        let mut all = u64::MAX;
-        self.next_near(which, from, to, &mut all)
+        let (mut from, mut all) = (from, u64::MAX);
+        self.next_near(which, &mut from, to, &mut all)
     }
 
-    /// The same, but it looks at so many page tables at most, and counts them down to zero.
+    /// The same, but it looks at so many page tables at most, and counts them down to zero. `from` moves on to the page, or as far as it has looked.
     #[inline]
-    pub fn next_near(&self, which: Which, from: u64, to: u64, tables: &mut u64) -> Option<PageAt> {
-        let mut from = from.max(self.base());
-        while from < to && *tables > 0 {
+    pub fn next_near(&self, which: Which, from: &mut u64, to: u64, tables: &mut u64) -> Option<PageAt> {
+        *from = self.base().max(*from);
+        while *from < to && *tables > 0 {
             *tables -= 1;
-            let slot = self.slots.next_with_leaf(slot_of(from) - self.first_slot())?;
+            let slot = self.slots.next_with_leaf(slot_of(*from) - self.first_slot());
+            let Some((slot, state)) = slot.and_then(|slot| Some((slot, self.slots.get(slot)?))) else {
+                *from = to;
+                break;
+            };
             let start = (self.first_slot() + slot) * SLOT;
-            let state = self.slots.get(slot)?;
             let first = from.saturating_sub(start).div_ceil(PAGE) as usize;
             let found = match which {
                 Which::Resident => state.resident.next(first),
@@ -298,6 +301,7 @@ impl Object {
             };
             if let Some(index) = found {
                 let address = start + index as u64 * PAGE;
+                *from = address.min(to);
                 let leaf = state.leaf().filter(|_| address < to)?;
                 return Some(PageAt {
                     slot,
@@ -306,7 +310,7 @@ impl Object {
                     address,
                 });
             }
-            from = start + SLOT;
+            *from = to.min(start + SLOT);
         }
         None
     }

@@ -14,7 +14,7 @@ use crate::{
     Server, Step, Stop, World,
     containers::{push_reserved, reserve},
     directory::object::{Object, ObjectId, Which},
-    durability::freeze::COST_TABLE,
+    durability::freeze::{COST_TABLE, freezing},
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::{Caller, Life},
@@ -24,6 +24,8 @@ use crate::{
 pub const SYNC_PAGES_MAX: usize = 12;
 /// Page tables in which a sync looks for them.
 const SYNC_TABLES_MAX: u64 = 64;
+/// The most that freezing the pages of a sync may cost, which is done in one event: pages that are far apart are dear.
+const SYNC_COST_MAX: u64 = 16_000;
 
 /// The sync or checkpoint that a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -122,9 +124,16 @@ impl Server {
         let object = self.objects.get(id);
         let base = object.base();
         let (mut next, mut tables) = (from, SYNC_TABLES_MAX);
+        let (mut cost, mut table) = (Cost::own(0), None);
         for _ in 0..=SYNC_PAGES_MAX {
-            match object.next_near(Which::Dirty, next, to, &mut tables) {
-                Some(place) => next = place.address + PAGE,
+            match object.next_near(Which::Dirty, &mut next, to, &mut tables) {
+                Some(place) => {
+                    next = place.address + PAGE;
+                    cost = cost.and(freezing(table.replace(place.slot) != Some(place.slot)));
+                    if self.budget.price(cost) > SYNC_COST_MAX {
+                        break;
+                    }
+                }
                 None if tables == 0 => break,
                 None => {
                     self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
@@ -213,6 +222,6 @@ fn room_for_sync() -> Result<Vec<DirtyPage>, Error> {
 
 /// Whether an object may have dirty pages in a range of addresses: it has, or the range has more page tables than a sync looks at.
 fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
-    let mut tables = SYNC_TABLES_MAX;
-    object.dirty > 0 && (object.next_near(Which::Dirty, from, to, &mut tables).is_some() || tables == 0)
+    let (mut from, mut tables) = (from, SYNC_TABLES_MAX);
+    object.dirty > 0 && (object.next_near(Which::Dirty, &mut from, to, &mut tables).is_some() || tables == 0)
 }

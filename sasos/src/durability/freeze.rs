@@ -13,17 +13,14 @@
 //!
 //! When the checkpoint is over the frames are released in pieces too; only then is it over for those who wait.
 
-use abi::{
-    Call,
-    address::{PAGE, SLOT, slot_of},
-};
+use abi::{Call, address::PAGE};
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Failure, Store};
 
 use crate::{
     Server, World,
     accounts::Resource,
-    directory::object::{ObjectId, Which},
+    directory::object::{ObjectId, PageAt, Which},
     durability::checkpoint::{Running, error_of},
     lives::budget::Cost,
     pages::clone::withhold,
@@ -33,7 +30,7 @@ use crate::{
 /// Pages that are frozen, or let go, in one piece, at most.
 pub const PIECE_PAGES: usize = 16;
 /// The cost of freezing a page, and of letting one go, in instructions, roughly; the further cost of telling of a sync, or of giving slots back.
-const COST_FREEZE: Cost = Cost::calling(1_000, 2);
+const COST_FREEZE: Cost = Cost::calling(1_100, 2);
 pub(crate) const COST_LET_GO: Cost = Cost::calling(400, 1);
 const COST_OVER: Cost = Cost::own(1_100);
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
@@ -44,8 +41,8 @@ const PIECE_HEAP: u64 = 64 << 10;
 pub(crate) const COST_TABLE: Cost = Cost::own(120);
 /// The further cost of the first page of a page table: the store looks for its promises elsewhere than for those of the last one.
 const COST_APART: Cost = Cost::own(1_700);
-/// Slots that one such look goes through.
-const REACH: u64 = 16 * SLOT;
+/// Page tables that are looked through at once.
+const LOOK_TABLES: u64 = 16;
 
 /// How far the phase of freezing is.
 pub(crate) struct Freezing {
@@ -197,6 +194,16 @@ impl Server {
         }
     }
 
+    /// The next page of some in a range of addresses, which `from` moves on to. None: `from` is as far as this has looked, the end of the range if no such
+    /// page is there. The caller's price of a page has one page table in it; further ones are spent here.
+    pub(crate) fn look_on(&mut self, id: ObjectId, which: Which, from: &mut u64, to: u64) -> Option<PageAt> {
+        let mut left = LOOK_TABLES;
+        let place = self.objects.get(id).next_near(which, from, to, &mut left);
+        self.budget
+            .spend(COST_TABLE.times((LOOK_TABLES - left).saturating_sub(1)));
+        place
+    }
+
     /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
     /// reference on each frame, and the next write to it makes a copy. If the caller goes on in further events (`goes_on`), it ends when the budget is used up.
     ///
@@ -218,27 +225,14 @@ impl Server {
         let mut result = Ok(());
         // Each event gets on, however much was spent before.
         while frozen.pages < most && (frozen.next == range.0 || !goes_on || self.budget.is_left()) {
-            let object = self.objects.get(id);
-            let (to, mut left) = (range.1.min(frozen.next.saturating_add(REACH)), u64::MAX);
-            let place = object.next_near(Which::Dirty, frozen.next, to, &mut left);
-            self.budget.spend(COST_TABLE.times(u64::MAX - left));
-            let Some(place) = place else {
-                let further = object
-                    .slots
-                    .next_with_leaf(slot_of(to).saturating_sub(object.first_slot()));
-                let next = further.map_or(range.1, |slot| (object.first_slot() + slot) * SLOT);
-                frozen.next = next.clamp(to, range.1);
-                if frozen.next == range.1 {
+            let Some(place) = self.look_on(id, Which::Dirty, &mut frozen.next, range.1) else {
+                if frozen.next >= range.1 {
                     break;
                 }
                 continue;
             };
-            let apart = table.replace(place.slot) != Some(place.slot);
-            self.budget.spend(if apart {
-                COST_FREEZE.and(COST_APART)
-            } else {
-                COST_FREEZE
-            });
+            self.budget
+                .spend(freezing(table.replace(place.slot) != Some(place.slot)));
             let object = self.objects.get_mut(id);
             if let Some(entry) = world.leaf_get(place.leaf, place.index) {
                 let page = DirtyPage {
@@ -265,6 +259,15 @@ impl Server {
             world.flush_everything();
         }
         result.map(|()| frozen)
+    }
+}
+
+/// The cost of freezing a page, which may be the first one of its page table.
+pub(super) fn freezing(apart: bool) -> Cost {
+    if apart {
+        COST_FREEZE.and(COST_APART)
+    } else {
+        COST_FREEZE
     }
 }
 

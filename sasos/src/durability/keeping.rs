@@ -7,7 +7,7 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT, slot_of},
+    address::PAGE,
     call::arguments::KeepObject,
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
@@ -34,8 +34,6 @@ const COST_FORGOTTEN: Cost = Cost::own(2_500);
 const COST_KEEP: Cost = Cost::own(7_000);
 /// Heap that the store takes for a limit of a page.
 const NOTED_BYTES: u64 = 40;
-/// How far a look for a page reaches.
-const LOOK_REACH: u64 = 4 * SLOT;
 
 impl Server {
     /// `KeepObject`: address. It is durable with the next checkpoint.
@@ -188,6 +186,9 @@ impl Server {
     /// Has the store forget the limits that it was told, as far as the budget reaches; tells whether those were all.
     pub(crate) fn unprepare(&mut self, id: ObjectId) -> bool {
         let object = self.objects.get_mut(id);
+        if object.prepared == Prepared::No {
+            return true;
+        }
         object.prepared.outdate();
         while self.objects.get(id).prepared != Prepared::No {
             if !self.budget.spend(COST_FORGOTTEN) {
@@ -203,23 +204,14 @@ impl Server {
         true
     }
 
-    /// The next page of some from a place on, which moves on. None: that is not known yet, or there is none.
-    fn look_further(&self, id: ObjectId, which: Which, at: &mut u64) -> Option<PageAt> {
+    /// [`Server::look_on`] to the end of an object, and then from its beginning.
+    fn look_further(&mut self, id: ObjectId, which: Which, at: &mut u64) -> Option<PageAt> {
         let object = self.objects.get(id);
         if *at < object.base() || *at >= object.end() {
             *at = object.base();
         }
-        let to = object.end().min(*at + LOOK_REACH);
-        let place = object.next_page(which, *at, to);
-        *at = match place {
-            Some(place) => place.address,
-            // Large objects have few page tables, or much memory.
-            None => match object.slots.next_with_leaf(slot_of(to) - object.first_slot()) {
-                Some(slot) => to.max((object.first_slot() + slot) * SLOT),
-                None => object.end(),
-            },
-        };
-        place
+        let end = object.end();
+        self.look_on(id, which, at, end)
     }
 
     /// Everything is prepared: makes a transient object persistent.

@@ -30,25 +30,29 @@ use crate::{
 
 /// Pages an object may have to be cloned.
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
-/// Pages that are shared in one piece, where each run of neighbours counts as [`RUN`] more. A page costs some 15 instructions, 35 with the
+/// Pages that are shared in one piece, where each run of neighbours counts as [`RUN`] more, each page table as [`PART`]. A page costs some 15 instructions, 35 with the
 /// server outside, and a run 100 or 300.
 const PIECE_PAGES: usize = 30 * (1 + RUN);
 const RUN: usize = 8;
+/// What a page table counts as, also one without a page.
+const PART: usize = 50;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;
 /// The most that sharing so many costs, in instructions, roughly.
 const COST_SHARES: Cost = Cost::calling(3_500, PIECE_PAGES as u64 / (1 + RUN) as u64);
 /// The cost of making a page table, in instructions, roughly.
 pub(crate) const COST_TABLE: Cost = Cost::calling(1000, 2);
-/// The cost of looking at a run of pages that the store must be asked for, of sharing one, of passing one, of asking for one, and of noting other
-/// limits.
+/// The cost of looking at a run of pages that the store must be asked for, of sharing one and each of its pages, of passing one, of asking for one,
+/// and of noting other limits beside each range of them.
 pub(crate) const COST_FOUND: Cost = Cost::own(900);
-const COST_SHARED: Cost = Cost::own(250);
+const COST_SHARED: Cost = Cost::calling(900, 2);
+const COST_SHARED_PAGE: Cost = Cost::own(80);
 /// Pages of such a run that are shared at once.
 const FOUND_PAGES: u64 = 30;
 const COST_PASSED: Cost = Cost::calling(100, 1);
 const COST_ASKED: Cost = Cost::calling(900, 1);
-const COST_LIMIT: Cost = Cost::own(4_000);
+const COST_LIMIT: Cost = Cost::own(600);
+const COST_LIMIT_RANGE: Cost = Cost::own(70);
 /// Pages that are asked of the disk at once.
 const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.
@@ -137,7 +141,7 @@ impl Server {
         let most = match begun {
             Continuation::Clone { .. } => PIECE_PAGES,
             _ if self.objects.get(source).resident > WHOLE_PAGES as u64 => return Err(Stop::Again),
-            _ => WHOLE_PAGES * (1 + RUN),
+            _ => WHOLE_PAGES * (1 + RUN) + PART,
         };
         if from == 0 && !self.make_leaves(world, source, clone)? {
             return Err(Stop::Again);
@@ -286,16 +290,19 @@ impl Server {
         let (base, end) = (self.objects.get(source).base(), self.clone_end(source, clone));
         let mut at = from.max(base);
         while at < end {
-            if !self.budget.spend(COST_FOUND) {
+            let [of_source, of_clone] = [source, clone].map(|id| self.cost_of_limit(id));
+            if !self.budget.allows(COST_FOUND.and(of_source).and(of_clone)) {
                 return Ok(Some((at, Stop::Again)));
             }
+            self.budget.spend(COST_FOUND);
             let before = at;
             let mut noted = true;
             while at < end && at - before < FOUND_PAGES * PAGE && self.is_resident(source, at) {
                 at += PAGE;
             }
             if before < at {
-                self.budget.spend(COST_SHARED.times((at - before) / PAGE));
+                let pages = COST_SHARED_PAGE.times((at - before) / PAGE);
+                self.budget.spend(COST_SHARED.and(pages));
                 self.share_pages(world, source, clone, (before, at), usize::MAX)?;
             } else {
                 match self.limits_of_absent(world, source, at) {
@@ -348,6 +355,12 @@ impl Server {
         }
     }
 
+    /// The cost of noting other limits of a page that is not resident: the list of all ranges is made anew.
+    fn cost_of_limit(&self, id: ObjectId) -> Cost {
+        let ranges = self.objects.get(id).absent_limits.len() as u64;
+        COST_LIMIT.and(COST_LIMIT_RANGE.times(ranges))
+    }
+
     /// Gives a page that is not resident these limits, where it has others.
     fn limit_absent(&mut self, id: ObjectId, page: u64, limits: Rights) -> Result<(), Error> {
         let object = self.objects.get(id);
@@ -355,7 +368,7 @@ impl Server {
         if page >= object.record.pages || absent_limits(ranges, page) == limits {
             return Ok(());
         }
-        self.budget.spend(COST_LIMIT);
+        self.budget.spend(self.cost_of_limit(id));
         let change = LimitRange {
             first: page,
             end: page + 1,
@@ -372,7 +385,7 @@ impl Server {
         slot.is_some_and(|slot| slot.resident.has(index_of(address)))
     }
 
-    /// Gives the clone the frames of up to `most` pages of the source in a range of addresses, where each run counts as some pages more. Tells where
+    /// Gives the clone the frames of up to `most` pages of the source in a range of addresses, where each run and each page table counts as some pages more. Tells where
     /// to go on, if there are more.
     fn share_pages<W: World>(
         &mut self,
@@ -395,6 +408,11 @@ impl Server {
         let mut more = None;
         let mut at = from;
         while let Some(part) = self.next_part(source, clone, at, to) {
+            if looked >= most {
+                more = Some(at);
+                break;
+            }
+            looked += PART;
             let mut resident = part.of_clone.map_or(PageBits::default(), |(_, _, resident)| resident);
             let mut next = 0;
             while let Some((first, end)) = part.pages.next_run(next) {
@@ -408,7 +426,7 @@ impl Server {
                 let run = if there == first { 1 } else { end.min(there) - first };
                 let run = run.min(most - looked);
                 next = first + run;
-                looked = looked.saturating_add(run + RUN);
+                looked += run + RUN;
                 if let Some((_, leaf, _)) = part.of_clone
                     && there != first
                 {

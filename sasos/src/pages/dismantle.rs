@@ -103,9 +103,9 @@ impl Server {
     /// [`Stop::Again`].
     pub(crate) fn is_bare<W: World>(&mut self, world: &mut W, caller: Caller, range: page::Range) -> Step<bool> {
         let most = (self.budget.left() / COST_LOOK).clamp(LOOKS_LEAST, LOOKS_MOST);
-        let mut tables = most;
+        let (mut from, mut tables) = (range.from, most);
         let object = self.objects.get(range.id);
-        let page = object.next_near(Which::Resident, range.from, range.to, &mut tables);
+        let page = object.next_near(Which::Resident, &mut from, range.to, &mut tables);
         self.budget.spend(Cost::own((most - tables) * COST_LOOK));
         if page.is_some() || tables > 0 {
             return Ok(page.is_none());

@@ -329,11 +329,15 @@ impl Server {
     fn limit_resident<W: World>(&mut self, world: &mut W, range: Range, limits: Rights) -> u64 {
         let mut reduced = false;
         let mut from = range.from;
-        let object = self.objects.get(range.id);
-        while let Some(place) = object.next_page(Which::Resident, from, range.to) {
-            if !self.budget.spend(COST_LIMITED) {
+        while from < range.to {
+            let place = self.look_on(range.id, Which::Resident, &mut from, range.to);
+            if !self.budget.is_left() {
                 break;
             }
+            let Some(place) = place else {
+                continue;
+            };
+            self.budget.spend(COST_LIMITED);
             from = place.address + PAGE;
             let Some(entry) = world.leaf_get(place.leaf, place.index) else {
                 continue;
@@ -351,8 +355,7 @@ impl Server {
         if reduced {
             world.flush_everything();
         }
-        let more = object.next_page(Which::Resident, from, range.to);
-        more.map_or(range.to, |place| place.address)
+        from
     }
 }
 
