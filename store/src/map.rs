@@ -499,6 +499,9 @@ impl<P: Pages> Discard<'_, P> {
             return drop.then_some(Entry::NONE);
         }
         let Some(frame) = self.maps.frame(key) else {
+            if entry.is_none() {
+                return None;
+            }
             let is_known = entry.block != 0 && entry.block != LOST;
             if self.covers(key) && !self.allocation.is_used(entry.block) {
                 // There is nothing beneath, or nothing is known of it: only the entry can be dropped. A node that many entries of a
