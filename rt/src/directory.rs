@@ -177,8 +177,14 @@ impl Directory {
             address: object.base(),
             password,
         };
-        self.publish(name, kind, capability, word)?;
-        Ok(object)
+        match self.publish(name, kind, capability, word) {
+            Ok(()) => Ok(object),
+            Err(error) => {
+                // Nobody else knows it. If it cannot go, it is transient and goes with its task.
+                let _ = object.delete();
+                Err(error)
+            }
+        }
     }
 
     /// Makes a directory under a name.
