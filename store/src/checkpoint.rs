@@ -319,8 +319,8 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
-            Phase::Settle => settle(store, world, &mut self.settling),
-            Phase::Doom => take_down(store, world),
+            Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
+            Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
                 while let Some(page) = self.pages.get(self.grown).copied() {
                     if !store.grow_map(world, page)? {

@@ -7,7 +7,7 @@ use crate::containers::Queue;
 use crate::event::{DirtyPage, Failure};
 use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
-use crate::map::{Entry, Path};
+use crate::map::{Entry, MISSING_MAX, Path};
 use crate::store::{COST_BLOCK, COST_READ, Store};
 use crate::world::{Operation, World};
 
@@ -66,6 +66,11 @@ impl<At: Copy> PageWriter<At> {
             nodes_seen: 0,
             narrow: false,
         })
+    }
+
+    /// Nodes that a job asks for at once to drop pages. If memory is short, it is one: all on the way to a page fit into the reserve then.
+    pub(crate) fn asks(&self) -> usize {
+        if self.narrow { 1 } else { MISSING_MAX }
     }
 
     /// Forgets all.
