@@ -35,8 +35,11 @@ pub(crate) fn settle(
             };
         }
         let Some(mut root) = store.table.get(base).map(|row| row.map) else {
-            store.settling.remove(base);
             store.spend(COST_READ);
+            let mut gone = store.settling.remove(base).unwrap_or_default();
+            if store.drop_some(&mut gone) {
+                store.settling.insert(base, gone)?;
+            }
             continue;
         };
         let changes = store.settling.get_mut(base).map(core::mem::take).unwrap_or_default();
@@ -173,6 +176,18 @@ fn take_down_some(store: &mut Store, world: &mut impl World, asks: usize) -> Res
 const COST_DISCARD: u64 = COST_FREE * 2 * NODE_ENTRIES;
 
 impl Store {
+    /// Changes that were made are durable: drops some of them; tells whether there were any.
+    pub(crate) fn forget_settled(&mut self) -> bool {
+        let Some((base, mut made)) = self.settled.pop_first() else {
+            return false;
+        };
+        if self.drop_some(&mut made) {
+            // It stood there a moment ago.
+            let _ = self.settled.insert(base, made);
+        }
+        true
+    }
+
     /// Makes the path to a page ready to be written, at need from the reserve.
     pub(crate) fn prepare(&mut self, world: &mut impl World, base: u64, root: &mut MapRoot, page: u64) -> Path {
         self.maps.prepare(&mut self.io.lender(world), base, root, page)
