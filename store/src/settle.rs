@@ -6,6 +6,7 @@ use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Pat
 use crate::pending::MapChanges;
 use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
 use crate::world::World;
+use crate::writing::COST_NODE;
 
 /// How far the pending changes are made in the maps.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
@@ -82,7 +83,10 @@ fn settle_object(
             return Ok(Step::Waiting);
         }
         store.spend(COST_READ);
-        match store.prepare(world, base, root, page) {
+        let nodes = store.maps.len();
+        let path = store.prepare(world, base, root, page);
+        store.spend(COST_NODE * (store.maps.len() - nodes) as u64);
+        match path {
             Path::NoMemory => return Err(Failure::Memory),
             Path::Missing(missing) => {
                 store.load_for_job(world, missing)?;
