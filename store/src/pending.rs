@@ -356,10 +356,14 @@ mod tests {
                 }
             };
             let mut beneath = MapChanges::default();
-            older.iter().for_each(|step| one(&mut beneath, step));
+            for step in &older {
+                one(&mut beneath, step);
+            }
             let mut over = MapChanges::above(Beneath::default().and(&beneath));
             let (before, meanwhile) = newer.split_at(newer.len() / 2);
-            before.iter().for_each(|step| one(&mut over, step));
+            for step in before {
+                one(&mut over, step);
+            }
             let mut meanwhile = meanwhile.iter();
             while !over.put_beneath(&mut beneath) {
                 meanwhile.by_ref().take(2).for_each(|step| one(&mut over, step));
