@@ -319,8 +319,8 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
-            Phase::Settle => settle(store, world, &mut self.settling),
-            Phase::Doom => take_down(store, world),
+            Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
+            Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
                 while let Some(page) = self.pages.get(self.grown).copied() {
                     if !store.grow_map(world, page)? {
@@ -680,8 +680,8 @@ impl Checkpoint {
         parts.for_each(|part| store.table.clear_dirty(part));
         !self.parts.is_empty()
             || self.forgotten < u64::MAX
-            || store.settled.pop_first().is_some()
-            || self.changed.drop_some()
+            || store.forget_settled()
+            || store.drop_rows(&mut self.changed)
     }
 
     /// Its pages are promised their room again as they are [taken back](Store::page_over).
@@ -712,7 +712,7 @@ impl Checkpoint {
         }
         let changed = self.changed.pop_first();
         store.changed_again(changed.into_iter().map(|(base, ())| base));
-        if changed.is_some() || self.changed.drop_some() {
+        if changed.is_some() || store.drop_rows(&mut self.changed) {
             return true;
         }
         if !core::mem::replace(&mut self.is_told, true) {

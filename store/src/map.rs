@@ -368,15 +368,19 @@ impl Maps {
         Path::Ready
     }
 
-    /// Puts one level on top.
-    fn grow(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot) -> bool {
+    /// Whether a map has nothing yet, not even in memory.
+    pub(crate) fn is_blank(&self, base: u64, root: &MapRoot) -> bool {
         let top = MapKey {
             base,
             level: root.levels,
             index: 0,
         };
-        let empty = root.entry.is_none() && !self.contains(top);
-        if !empty {
+        root.entry.is_none() && !self.contains(top)
+    }
+
+    /// Puts one level on top; `false` if there is no frame for its node.
+    pub(crate) fn grow(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot) -> bool {
+        if !self.is_blank(base, root) {
             let Some(frame) = self.fresh(pages) else { return false };
             let bytes = pages.bytes_mut(frame);
             bytes.fill(0);

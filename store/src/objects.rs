@@ -1,15 +1,19 @@
 //! The objects as callers see them: the table with the changes on top that came while it was frozen.
 
+use crate::containers::Map;
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
 use crate::map::levels_for;
 use crate::pages::View;
-use crate::pending::{Entries, MapChanges};
+use crate::pending::{Beneath, Entries, MapChanges};
 use crate::record::ObjectRecord;
 use crate::space::{POOL, POOL_OF_DELETES};
-use crate::store::{Running, Store, Work};
+use crate::store::{COST_HEAP, Running, Store, Work};
 use crate::sync::SyncRequest;
 use crate::world::World;
+
+/// The cost of putting a piece of changes beneath others.
+const COST_BENEATH: u64 = 4_000;
 
 impl Store {
     /// The object at `base`.
@@ -175,7 +179,7 @@ impl Store {
             .insert(base, ())
             .and_then(|_| self.deleted.insert(base, self.checkpoints));
         noted.map_err(|_| DeleteError::Memory)?;
-        self.pending.take(base);
+        self.pending.abandon(base);
         if self.writes_table() {
             self.overlay_put(base, None).map_err(|NoHeap| DeleteError::Memory)?;
         } else {
@@ -215,7 +219,7 @@ impl Store {
 
     /// Takes a row out of the table, where there is [room](Store::room_for_removal) to note its map.
     fn remove_from_table(&mut self, base: u64) {
-        self.pending.take(base);
+        self.pending.abandon(base);
         if let Some(map) = self.table.remove(base) {
             let _ = self.doomed.insert(base, map);
         }
@@ -301,13 +305,16 @@ impl Store {
         act: impl FnOnce(&mut MapChanges) -> Result<(), NoHeap>,
     ) -> Result<(), NoHeap> {
         self.room_for_changes(1)?;
-        self.room_for_entries(base, more)?;
         if !self.pending.by_object().has(base) {
-            let mut fresh = MapChanges::default();
-            fresh.reserve(self.entries_of(base).and(more))?;
+            let mut fresh = MapChanges::above(self.beneath(base));
+            fresh.expect(more)?;
             self.pending.insert(base, fresh)?;
         }
-        self.pending.change(base, act).ok_or(NoHeap)?
+        let changed = self.pending.change(base, |changes| {
+            changes.expect(more)?;
+            act(changes)
+        });
+        changed.ok_or(NoHeap)?
     }
 
     /// Finds heap for the changes of so many more objects. Changes that jobs have can then come back without asking.
@@ -329,36 +336,17 @@ impl Store {
         self.settled.release(all);
     }
 
-    /// Finds heap for more changes of an object, wherever it has some: each may be put beneath the others.
-    pub(crate) fn room_for_entries(&mut self, base: u64, more: Entries) -> Result<(), NoHeap> {
-        let all = self.entries_of(base).and(more);
-        let jobs = match &mut self.running {
-            Running::Sync(group) => &mut group.requests[..],
-            _ => &mut [],
-        };
-        let waiting = self.queue.iter_mut().filter_map(|work| match work {
-            Work::Sync(request) => Some(request),
-            Work::Checkpoint(_) => None,
+    /// The changes of an object that jobs have.
+    pub(crate) fn beneath(&self, base: u64) -> Beneath {
+        let syncs = self.syncs().filter_map(|request| {
+            let found = request.replaced.binary_search_by_key(&base, |&(of, _)| of);
+            found.ok().map(|at| &request.replaced[at].1)
         });
-        let syncs = jobs.iter_mut().chain(waiting).flat_map(|request| &mut request.replaced);
-        self.pending
-            .change(base, |changes| changes.reserve(all))
-            .unwrap_or(Ok(()))?;
-        let maps = [&mut self.settling, &mut self.settled];
-        maps.into_iter()
-            .filter_map(|changes| changes.get_mut(base))
-            .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
-            .try_for_each(|changes| changes.reserve(all))
-    }
-
-    /// How many changes of an object there are, those of the jobs included.
-    pub(crate) fn entries_of(&self, base: u64) -> Entries {
-        let syncs = self.syncs().flat_map(|request| &request.replaced);
-        [self.pending.by_object(), &self.settling, &self.settled]
+        [&self.settling, &self.settled]
             .into_iter()
             .filter_map(|changes| changes.get_ref(base))
-            .chain(syncs.filter(|(of, _)| *of == base).map(|(_, changes)| changes))
-            .fold(Entries::default(), |sum, changes| sum.and(changes.entries()))
+            .chain(syncs)
+            .fold(Beneath::default(), Beneath::and)
     }
 
     /// The syncs that run and wait.
@@ -401,12 +389,33 @@ impl Store {
     /// Some changes that a job could not make are pending again, beneath what came later; tells whether those were all.
     pub(crate) fn pending_again(&mut self, base: u64, older: &mut MapChanges) -> bool {
         if let Some(done) = self.pending.change(base, |newer| newer.put_beneath(older)) {
-            return done;
+            self.spend(COST_BENEATH);
+            return done && !self.drop_some(older);
         }
         let pending = self.pending.by_object();
         debug_assert!(pending.room() > pending.count(), "what comes back has room");
         let _ = self.pending.insert(base, core::mem::take(older));
         true
+    }
+
+    /// Drops some changes that nobody needs any more; tells whether there was something left of them.
+    pub(crate) fn drop_some(&mut self, changes: &mut MapChanges) -> bool {
+        let dropped = changes.drop_some();
+        self.pay_heap(dropped)
+    }
+
+    /// The same for rows that had changed.
+    pub(crate) fn drop_rows(&mut self, rows: &mut Map<u64, ()>) -> bool {
+        let dropped = rows.drop_some();
+        self.pay_heap(dropped)
+    }
+
+    /// Pays for allocations that went; tells whether there were any. Without, the budget is as it was.
+    fn pay_heap(&mut self, dropped: usize) -> bool {
+        if dropped > 0 {
+            self.spend(COST_HEAP * dropped as u64);
+        }
+        dropped > 0
     }
 
     /// Forgets all pages from `start` to `end`: they read as zero and have no limits but those that `kept` gives to some of them.

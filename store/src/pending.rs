@@ -31,6 +31,36 @@ pub(crate) struct MapChanges {
     pub(crate) journaled: Journaled,
     /// Nodes that making them may write, at most.
     pub(crate) cost: u64,
+    /// Those that jobs have of the object, which may come back beneath these.
+    beneath: Beneath,
+}
+
+/// Changes that may come back beneath others, at most.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Beneath {
+    all: Entries,
+    /// Those that must find room there: the others bring theirs along.
+    room: Entries,
+}
+
+impl Beneath {
+    /// These, and those of one job more.
+    pub(crate) fn and(self, changes: &MapChanges) -> Self {
+        let entries = changes.entries();
+        let room = Entries {
+            zeroed: Map::<u64, u64>::beside(entries.zeroed),
+            flags: Map::<u64, PageFlags>::beside(entries.flags),
+        };
+        Self {
+            all: self.all.and(entries),
+            room: self.room.and(room),
+        }
+    }
+
+    /// How many must find room.
+    pub(crate) fn room(self) -> usize {
+        self.room.zeroed + self.room.flags
+    }
 }
 
 /// The changes that no job has taken over, by object, and what all of them cost: asked for at each promise, so it is never added up.
@@ -98,6 +128,11 @@ impl Pending {
         Ok(())
     }
 
+    /// Their object is gone: they cost nothing, and the next checkpoint drops them, in pieces.
+    pub(crate) fn abandon(&mut self, base: u64) {
+        self.change(base, |changes| changes.cost = 0);
+    }
+
     /// Takes those of an object out.
     pub(crate) fn take(&mut self, base: u64) -> Option<MapChanges> {
         let changes = self.by_object.remove(base)?;
@@ -144,26 +179,31 @@ impl MapChanges {
         self.zeroed.count() + self.flags.count()
     }
 
-    /// Finds heap for so many in all.
-    pub(crate) fn reserve(&mut self, all: Entries) -> Result<(), NoHeap> {
-        self.zeroed.reserve(all.zeroed)?;
-        self.flags.reserve(all.flags)?;
+    /// No changes, where jobs have these.
+    pub(crate) fn above(beneath: Beneath) -> Self {
+        Self {
+            beneath,
+            ..Self::default()
+        }
+    }
+
+    /// Finds heap for so many more, and for those that may come back.
+    pub(crate) fn expect(&mut self, more: Entries) -> Result<(), NoHeap> {
+        let own = self.entries().and(more);
+        let (here, all) = (own.and(self.beneath.room), own.and(self.beneath.all));
+        self.zeroed.reserve_beside(here.zeroed, all.zeroed)?;
+        self.flags.reserve_beside(here.flags, all.flags)?;
         Ok(())
     }
 
-    /// Whether so many have room.
-    pub(crate) fn has_room(&self, all: Entries) -> bool {
-        self.zeroed.room() >= all.zeroed && self.flags.room() >= all.flags
-    }
-
-    /// The same changes, with room for so many in all.
-    pub(crate) fn copy(&self, all: Entries) -> Result<Self, NoHeap> {
+    /// The same changes to lie above those and themselves, with room for so many more.
+    pub(crate) fn copy(&self, beneath: Beneath, more: Entries) -> Result<Self, NoHeap> {
         let mut copy = Self {
             journaled: self.journaled,
             cost: self.cost,
-            ..Self::default()
+            ..Self::above(beneath.and(self))
         };
-        copy.reserve(all)?;
+        copy.expect(self.entries().and(more))?;
         copy.zeroed.fill_from(&self.zeroed);
         copy.flags.fill_from(&self.flags);
         Ok(copy)
@@ -228,23 +268,32 @@ impl MapChanges {
             .is_some_and(|(_, to)| page < to)
     }
 
-    /// Puts some older changes beneath these; tells whether those were all. There must be [room](MapChanges::reserve) for as many.
+    /// Drops some; gives the number of allocations that went, none if nothing is left.
+    pub(crate) fn drop_some(&mut self) -> usize {
+        match self.flags.drop_some() {
+            0 => self.zeroed.drop_some(),
+            dropped => dropped,
+        }
+    }
+
+    /// Puts some older changes beneath these; tells whether those were all. There must be [room](MapChanges::expect) for them.
     pub(crate) fn put_beneath(&mut self, older: &mut Self) -> bool {
-        debug_assert!(
-            self.has_room(self.entries().and(older.entries())),
-            "what comes back has room"
-        );
         self.journaled = Journaled::No;
         for _ in 0..BENEATH_PIECE {
             // The limits first: they lie on top of the ranges that were noted with them.
             if let Some((page, flags)) = older.flags.pop_first() {
                 if !self.is_zeroed(page) && !self.flags.has(page) {
-                    let _ = self.flags.insert(page, flags);
+                    self.flags.take_room(&mut older.flags);
+                    let put = self.flags.insert(page, flags);
+                    debug_assert!(put.is_ok(), "what comes back has room");
                 }
             } else if let Some((start, end)) = older.zeroed.pop_first() {
-                let _ = self.add_range(start, end);
+                self.zeroed.take_room(&mut older.zeroed);
+                let put = self.add_range(start, end);
+                debug_assert!(put.is_ok(), "what comes back has room");
             } else {
                 self.cost += core::mem::take(&mut older.cost);
+                self.beneath = older.beneath;
                 return true;
             }
         }
@@ -283,13 +332,44 @@ mod tests {
     fn what_comes_back_is_to_be_journaled_again() {
         let (mut older, mut newer) = (MapChanges::default(), MapChanges::default());
         older.zero(3, 4).unwrap();
-        newer.reserve(older.entries()).unwrap();
+        newer.beneath = Beneath::default().and(&older);
+        newer.expect(Entries::default()).unwrap();
         newer.journaled = Journaled::Yes;
         while !newer.put_beneath(&mut older) {}
         assert_eq!(newer.journaled, Journaled::No);
     }
 
     proptest! {
+        /// However many there are, and whatever is noted meanwhile.
+        #[test]
+        fn what_comes_back_brings_its_room_along(
+            older in prop::collection::vec((0_u64..6000, 0_u64..3), 0..3000),
+            newer in prop::collection::vec((0_u64..6000, 0_u64..3), 0..600),
+            swallowed in 0_u64..6000,
+        ) {
+            let one = |changes: &mut MapChanges, &(page, kind): &(u64, u64)| {
+                changes.expect(Entries { zeroed: 1, flags: 1 }).unwrap();
+                match kind {
+                    0 => changes.zero(page, page + 1).unwrap(),
+                    1 => changes.zero(page, (page + 40).min(swallowed)).unwrap(),
+                    _ => changes.limit(page, PageFlags::READ).unwrap(),
+                }
+            };
+            let mut beneath = MapChanges::default();
+            for step in &older {
+                one(&mut beneath, step);
+            }
+            let mut over = MapChanges::above(Beneath::default().and(&beneath));
+            let (before, meanwhile) = newer.split_at(newer.len() / 2);
+            for step in before {
+                one(&mut over, step);
+            }
+            let mut meanwhile = meanwhile.iter();
+            while !over.put_beneath(&mut beneath) {
+                meanwhile.by_ref().take(2).for_each(|step| one(&mut over, step));
+            }
+        }
+
         #[test]
         fn it_behaves_like_an_array_of_pages(steps in prop::collection::vec(any_step(), 0..40)) {
             let mut changes = MapChanges::default();
@@ -336,7 +416,8 @@ mod tests {
             let both = note(note(MapChanges::default(), &older), &newer);
             let mut older = note(MapChanges::default(), &older);
             let mut over = note(MapChanges::default(), &newer);
-            over.reserve(over.entries().and(older.entries())).unwrap();
+            over.beneath = Beneath::default().and(&older);
+            over.expect(Entries::default()).unwrap();
             while !over.put_beneath(&mut older) {}
             prop_assert!(over.zeroed.iter().eq(both.zeroed.iter()));
             prop_assert!(over.flags.iter().eq(both.flags.iter()));

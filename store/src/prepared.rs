@@ -21,7 +21,7 @@ impl Store {
         let levels = u64::from(levels_for(pages));
         self.room_for_change(levels)?;
         let noted = self.change_prepared(base, |changes| {
-            changes.reserve(changes.entries().and(Entries { zeroed: 0, flags: 1 }))?;
+            changes.expect(Entries { zeroed: 0, flags: 1 })?;
             changes.limit(page, flags)?;
             add_cost(changes, levels, pages);
             Ok(())

@@ -6,6 +6,7 @@ use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Pat
 use crate::pending::MapChanges;
 use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
 use crate::world::World;
+use crate::writing::COST_NODE;
 
 /// How far the pending changes are made in the maps.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
@@ -17,8 +18,13 @@ pub(crate) struct Settling {
     flags: u64,
 }
 
-/// Makes the pending changes in the maps, as far as the budget reaches.
-pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settling) -> Result<Step, Failure> {
+/// Makes the pending changes in the maps, as far as the budget reaches, and asks for so many nodes at once.
+pub(crate) fn settle(
+    store: &mut Store,
+    world: &mut impl World,
+    at: &mut Settling,
+    asks: usize,
+) -> Result<Step, Failure> {
     while let Some(base) = store.settling.first_key() {
         if !store.may_go_on(COST_READ) {
             return Ok(Step::Waiting);
@@ -30,12 +36,15 @@ pub(crate) fn settle(store: &mut Store, world: &mut impl World, at: &mut Settlin
             };
         }
         let Some(mut root) = store.table.get(base).map(|row| row.map) else {
-            store.settling.remove(base);
             store.spend(COST_READ);
+            let mut gone = store.settling.remove(base).unwrap_or_default();
+            if store.drop_some(&mut gone) {
+                store.settling.insert(base, gone)?;
+            }
             continue;
         };
         let changes = store.settling.get_mut(base).map(core::mem::take).unwrap_or_default();
-        let settled = settle_object(store, world, &mut root, &changes, at);
+        let settled = settle_object(store, world, &mut root, &changes, (at, asks));
         store.table.set_map(base, root);
         // Behind the object's changes: an event that can make only one of them makes that one.
         store.spend(COST_READ);
@@ -57,12 +66,12 @@ fn settle_object(
     world: &mut impl World,
     root: &mut MapRoot,
     changes: &MapChanges,
-    at: &mut Settling,
+    (at, asks): (&mut Settling, usize),
 ) -> Result<Step, Failure> {
     let base = at.base;
     while let Some((start, end)) = changes.zeroed.first_in(at.zeroed..u64::MAX) {
         at.zeroed = start;
-        if !discard(store, world, base, root, (start, end))? {
+        if !discard(store, world, (base, root), (start, end), asks)? {
             return Ok(Step::Waiting);
         }
         at.zeroed = start + 1;
@@ -74,7 +83,10 @@ fn settle_object(
             return Ok(Step::Waiting);
         }
         store.spend(COST_READ);
-        match store.prepare(world, base, root, page) {
+        let nodes = store.maps.len();
+        let path = store.prepare(world, base, root, page);
+        store.spend(COST_NODE * (store.maps.len() - nodes) as u64);
+        match path {
             Path::NoMemory => return Err(Failure::Memory),
             Path::Missing(missing) => {
                 store.load_for_job(world, missing)?;
@@ -91,13 +103,14 @@ fn settle_object(
     Ok(Step::Complete)
 }
 
-/// Drops a range of pages, as far as the budget reaches; `false` if that is not all, or nodes must be read first.
+/// Drops a range of pages, as far as the budget reaches; `false` if that is not all, or nodes must be read first. It asks for so many of them
+/// at once.
 fn discard(
     store: &mut Store,
     world: &mut impl World,
-    base: u64,
-    root: &mut MapRoot,
+    (base, root): (u64, &mut MapRoot),
     range: (u64, u64),
+    asks: usize,
 ) -> Result<bool, Failure> {
     if !store.may_go_on(COST_DISCARD) {
         return Ok(false);
@@ -128,25 +141,29 @@ fn discard(
         return Ok(false);
     }
     let complete = missing[0].is_none();
-    for node in missing.into_iter().flatten() {
+    for (at, node) in missing.into_iter().flatten().take(asks).enumerate() {
         store.spend(COST_READ);
-        store.load_for_job(world, node)?;
+        match store.load_for_job(world, node) {
+            // Those that are on their way are enough to go on.
+            Err(Failure::Memory) if at > 0 => break,
+            other => other?,
+        }
     }
     Ok(complete)
 }
 
-/// Takes down the maps of deleted objects, as far as the budget reaches.
-pub(crate) fn take_down(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+/// Takes down the maps of deleted objects, as far as the budget reaches, and asks for so many nodes at once.
+pub(crate) fn take_down(store: &mut Store, world: &mut impl World, asks: usize) -> Result<Step, Failure> {
     // Nothing is lost that anybody wants.
     let on_damage = core::mem::replace(&mut store.on_damage, OnDamage::GoOn);
-    let step = take_down_some(store, world);
+    let step = take_down_some(store, world, asks);
     store.on_damage = on_damage;
     step
 }
 
-fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+fn take_down_some(store: &mut Store, world: &mut impl World, asks: usize) -> Result<Step, Failure> {
     while let Some((base, &(mut root))) = store.doomed.from(0) {
-        let complete = discard(store, world, base, &mut root, (0, u64::MAX));
+        let complete = discard(store, world, (base, &mut root), (0, u64::MAX), asks);
         if complete != Ok(true) {
             if let Some(place) = store.doomed.get_mut(base) {
                 *place = root;
@@ -163,6 +180,18 @@ fn take_down_some(store: &mut Store, world: &mut impl World) -> Result<Step, Fai
 const COST_DISCARD: u64 = COST_FREE * 2 * NODE_ENTRIES;
 
 impl Store {
+    /// Changes that were made are durable: drops some of them; tells whether there were any.
+    pub(crate) fn forget_settled(&mut self) -> bool {
+        let Some((base, mut made)) = self.settled.pop_first() else {
+            return false;
+        };
+        if self.drop_some(&mut made) {
+            // It stood there a moment ago.
+            let _ = self.settled.insert(base, made);
+        }
+        true
+    }
+
     /// Makes the path to a page ready to be written, at need from the reserve.
     pub(crate) fn prepare(&mut self, world: &mut impl World, base: u64, root: &mut MapRoot, page: u64) -> Path {
         self.maps.prepare(&mut self.io.lender(world), base, root, page)
@@ -181,7 +210,12 @@ impl Store {
         )
     }
 
+    /// The same for a node. It may be one of a deleted object: a checkpoint that is short of memory writes what it has taken down so far, and
+    /// goes on from there.
     pub(crate) fn set_node_entry(&mut self, world: &mut impl World, key: MapKey, entry: Entry) -> Entry {
+        if let Some(doomed) = self.doomed.get_mut(key.base) {
+            return self.maps.set_child(world, doomed, key, entry);
+        }
         let Some(mut root) = self.table.get(key.base).map(|row| row.map) else {
             return Entry::NONE;
         };

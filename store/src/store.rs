@@ -197,6 +197,8 @@ pub(crate) const COST_FREE: u64 = 300;
 const COST_RELEASE: u64 = 3_200;
 /// The cost of entering a row in the table.
 pub(crate) const COST_ROW: u64 = 5_000;
+/// The cost of giving an allocation back.
+pub(crate) const COST_HEAP: u64 = 200;
 /// The cost of a step of the end of a job: a row, a change of a map, or a page.
 pub(crate) const COST_STEP: u64 = 1_500;
 

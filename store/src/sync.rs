@@ -22,6 +22,8 @@ use alloc::vec::Vec;
 const GROUP_MAX: usize = 32;
 /// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
 const CHANGES_MAX: usize = 32;
+/// Changes that jobs have of such an object at most and that must have room in the copy.
+const BENEATH_MAX: usize = 256;
 /// A page in a record: all are of one size.
 const PAGE: Item = Item::Page {
     base: 0,
@@ -206,6 +208,9 @@ impl Store {
                 None if changed => push(&mut request.items, Item::Delete(base))?,
                 _ => {}
             }
+            if self.object(base).is_none() {
+                continue;
+            }
             let Some(mut changes) = self.changes_without(base, &request.pages)? else {
                 continue;
             };
@@ -230,24 +235,20 @@ impl Store {
 
     /// A copy of an object's pending changes without those that what the sync writes is newer than. There is room for either to come
     /// back.
-    fn changes_without(&mut self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, Failure> {
-        let Some(entries) = self.pending.by_object().get_ref(base).map(MapChanges::entries) else {
+    fn changes_without(&self, base: u64, pages: &[DirtyPage]) -> Result<Option<MapChanges>, Failure> {
+        let Some(pending) = self.pending.by_object().get_ref(base) else {
             return Ok(None);
         };
-        if entries.zeroed + entries.flags > CHANGES_MAX {
+        let (entries, beneath) = (pending.entries(), self.beneath(base));
+        if entries.zeroed + entries.flags > CHANGES_MAX || beneath.room() > BENEATH_MAX {
             return Err(Failure::Checkpoint);
         }
         let written = || pages.iter().filter(|page| page.base == base).map(|page| page.page);
         let more = Entries {
-            zeroed: entries.zeroed + written().count(),
-            flags: entries.flags,
+            zeroed: written().count(),
+            flags: 0,
         };
-        self.room_for_entries(base, more)?;
-        let all = self.entries_of(base).and(more);
-        let Some(pending) = self.pending.by_object().get_ref(base) else {
-            return Ok(None);
-        };
-        let mut changes = pending.copy(all)?;
+        let mut changes = pending.copy(beneath, more)?;
         written().try_for_each(|page| changes.punch(page))?;
         Ok(Some(changes))
     }

@@ -7,14 +7,15 @@ use crate::containers::Queue;
 use crate::event::{DirtyPage, Failure};
 use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
-use crate::map::{Entry, Path};
+use crate::map::{Entry, MISSING_MAX, Path, reach};
 use crate::store::{COST_BLOCK, COST_READ, Store};
 use crate::world::{Operation, World};
 
-/// The cost of making the map of an object reach a page.
-const COST_GROW: u64 = 320;
+/// The cost of looking whether the map of an object reaches a page, and of a level that is put on top without a node.
+const COST_GROW: u64 = 450;
+const COST_LEVEL: u64 = 600;
 /// The cost of making a node.
-const COST_NODE: u64 = 5_000;
+pub(crate) const COST_NODE: u64 = 5_000;
 
 /// A job that writes pages.
 pub(crate) trait PageJob {
@@ -66,6 +67,11 @@ impl<At: Copy> PageWriter<At> {
             nodes_seen: 0,
             narrow: false,
         })
+    }
+
+    /// Nodes that a job asks for at once to drop pages. If memory is short, it is one: all on the way to a page fit into the reserve then.
+    pub(crate) fn asks(&self) -> usize {
+        if self.narrow { 1 } else { MISSING_MAX }
     }
 
     /// Forgets all.
@@ -160,25 +166,26 @@ impl<At: Copy> PageWriter<At> {
 }
 
 impl Store {
-    /// Makes the map of an object reach a page of a job: before the first path is prepared, for growing moves paths. `false` if the budget
+    /// Makes the map of an object reach a page of a job, level by level: before the first path is prepared, for growing moves paths. `false` if the budget
     /// does not allow it.
     pub(crate) fn grow_map(&mut self, world: &mut impl World, page: DirtyPage) -> Result<bool, Failure> {
-        if !self.may_go_on(COST_GROW) {
-            return Ok(false);
-        }
-        self.spend(COST_GROW);
-        let before = self.table.get(page.base).map(|row| row.map);
-        if let Some(mut root) = before {
-            let grown = self
-                .maps
-                .grow_to(&mut self.io.lender(world), page.base, &mut root, page.page);
-            if before != Some(root) {
-                self.table.set_map(page.base, root);
+        loop {
+            let row = self.table.get(page.base).map(|row| row.map);
+            let grows = row.filter(|root| page.page >= reach(root.levels));
+            let cost = match &grows {
+                None => COST_GROW,
+                Some(root) if self.maps.is_blank(page.base, root) => COST_LEVEL,
+                Some(_) => COST_NODE,
+            };
+            if !self.may_go_on(cost) {
+                return Ok(false);
             }
-            if !grown {
+            self.spend(cost);
+            let Some(mut root) = grows else { return Ok(true) };
+            if !self.maps.grow(&mut self.io.lender(world), page.base, &mut root) {
                 return Err(Failure::Memory);
             }
+            self.table.set_map(page.base, root);
         }
-        Ok(true)
     }
 }

@@ -6,14 +6,18 @@ use plain::PlainWorld;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use store::{
-    BLOCK, BadPage, CheckpointKind, DeleteError, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame,
-    MountError, MountMode, NoRoom, NotBegun, ObjectRecord, Operation, PageFlags, PageLookup, Pages, PdxList, PdxRecord,
-    PutError, QueueFull, Random, ReadStart, Request, Store, World,
+    BLOCK, BadPage, Budget, CheckpointKind, DeleteError, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions,
+    Frame, MountError, MountMode, NoRoom, NotBegun, ObjectRecord, Operation, PageFlags, PageLookup, Pages, PdxList,
+    PdxRecord, PutError, QueueFull, Random, ReadStart, Request, Store, World,
 };
 
 std::thread_local! {
     /// How many allocations of this thread succeed before one fails.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Whether all fail.
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+    /// How often this thread has called the heap.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Failing;
@@ -21,7 +25,8 @@ struct Failing;
 // SAFETY: everything is handed to the system's allocator as it came, or refused with a null pointer, which the trait allows.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if LEFT.replace(LEFT.get().wrapping_sub(1)) == 0 {
+        CALLS.set(CALLS.get() + 1);
+        if REFUSES.get() || LEFT.replace(LEFT.get().wrapping_sub(1)) == 0 {
             return core::ptr::null_mut();
         }
         // SAFETY: the caller answers for the layout.
@@ -29,6 +34,7 @@ unsafe impl GlobalAlloc for Failing {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
         // SAFETY: every pointer given out came from the system's allocator, with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -273,14 +279,16 @@ fn an_object_that_has_no_heap_is_neither_made_nor_deleted() {
     assert!(store.objects().eq(&before));
 }
 
-/// A world that takes no part in what fails.
+/// A world that takes no part in what fails and what is counted.
 struct Apart(PlainWorld);
 
 impl Apart {
     fn with<T>(&mut self, act: impl FnOnce(&mut PlainWorld) -> T) -> T {
-        let left = LEFT.replace(u64::MAX);
+        let (left, refuses, calls) = (LEFT.replace(u64::MAX), REFUSES.replace(false), CALLS.get());
         let result = act(&mut self.0);
         LEFT.set(left);
+        REFUSES.set(refuses);
+        CALLS.set(calls);
         result
     }
 }
@@ -628,4 +636,146 @@ fn a_checkpoint_begins_without_heap_for_deletions() {
     assert!(meanwhile.iter().all(|&base| store.awaits_deletion(base)));
     checkpoint(&mut world, &mut store).expect("durable");
     assert!(!meanwhile.iter().any(|&base| store.awaits_deletion(base)));
+}
+
+// ---- thousands of changes of one object go in pieces
+
+/// What the server notes at most before it asks for a checkpoint.
+const NOTED: u64 = 4096;
+const GRANT: u64 = 16_500;
+/// Calls of the heap that take as long as an event may.
+const FEW: u64 = 80;
+
+const LARGE: u64 = 1 << 16;
+
+/// Calls of the heap that something makes.
+fn calls<T>(act: impl FnOnce() -> T) -> (T, u64) {
+    let before = CALLS.get();
+    let done = act();
+    (done, CALLS.get() - before)
+}
+
+/// A store with an object that has some thousand changes, both limits and ranges that read as zero.
+fn changed() -> (Apart, Store) {
+    let mut world = Apart(PlainWorld::new(60_000));
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let record = ObjectRecord {
+        base: BASE,
+        pages: LARGE,
+        ..ObjectRecord::default()
+    };
+    store.put_object(record).expect("room");
+    change_apart(&mut store, 0);
+    (world, store)
+}
+
+fn change_apart(store: &mut Store, first: u64) {
+    for number in 0..NOTED / 2 {
+        let page = first + number * 8;
+        store.set_page_flags(BASE, page, PageFlags::READ).expect("room");
+        store.discard_pages(BASE, page + 2, page + 3, &[]).expect("room");
+    }
+}
+
+/// Runs a checkpoint; gives what became of it, and the most calls of the heap by one grant. There is heap as long as that is asked for.
+fn run_by_grants(world: &mut Apart, store: &mut Store, has_heap: impl Fn(&PlainWorld) -> bool) -> (bool, u64) {
+    let (mut done, mut most) = (None, 0);
+    while !store.is_idle() {
+        REFUSES.set(!has_heap(&world.0));
+        let ((), of_grant) = calls(|| {
+            let mut budget = Budget::of(GRANT);
+            while let Some(event) = store.poll_within(world, &mut budget) {
+                match event {
+                    Event::CheckpointDone { .. } => done = Some(true),
+                    Event::CheckpointFailed { .. } => done = Some(false),
+                    _ => {}
+                }
+            }
+        });
+        most = most.max(of_grant);
+    }
+    REFUSES.set(false);
+    while store.page_over().is_some() {}
+    (done.expect("it ends"), most)
+}
+
+fn begin(world: &mut Apart, store: &mut Store) {
+    store
+        .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
+        .expect("idle");
+}
+
+/// A checkpoint has thousands of changes of an object: the first that comes behind them finds room for itself, not for all.
+#[test]
+fn the_first_change_beside_a_checkpoint_is_cheap() {
+    let (mut world, mut store) = changed();
+    begin(&mut world, &mut store);
+    let (noted, limit) = calls(|| store.set_page_flags(BASE, 7, PageFlags::READ));
+    assert_eq!(noted, Ok(()));
+    let (noted, range) = calls(|| store.discard_pages(BASE, 20, 21, &[]));
+    assert_eq!(noted, Ok(()));
+    let (begun, sync) = calls(|| store.sync_begin(&mut world, Vec::new(), &[BASE]));
+    begun.expect("heap");
+    assert!(limit + range < FEW && sync < FEW, "{limit} and {range}, sync {sync}");
+}
+
+/// The changes that a checkpoint has made go in pieces, and so do those of an object that is deleted.
+#[test]
+fn changes_that_nobody_needs_go_in_pieces() {
+    let (mut world, mut store) = changed();
+    begin(&mut world, &mut store);
+    let (done, most) = run_by_grants(&mut world, &mut store, |_| true);
+    assert!(done && most < FEW, "made: {most}");
+    change_apart(&mut store, 4);
+    let (deleted, at_once) = calls(|| store.delete_object(BASE));
+    assert_eq!(deleted, Ok(()));
+    assert!(at_once < FEW, "deleted: {at_once}");
+    assert_eq!(store.noted_blocks(), 0, "they cost nothing");
+    begin(&mut world, &mut store);
+    let (done, most) = run_by_grants(&mut world, &mut store, |_| true);
+    assert!(done && most < FEW, "dropped: {most}");
+    assert_eq!(store.noted(), 0);
+}
+
+/// The changes of a checkpoint that fails come back in pieces and without heap, beneath those of syncs behind it and what came later: whether they
+/// were made in the maps or not.
+#[test]
+fn changes_that_come_back_have_room() {
+    for (meanwhile, are_made) in [0, 1, 40, NOTED / 2]
+        .into_iter()
+        .flat_map(|some| [(some, false), (some, true)])
+    {
+        let (mut world, mut store) = changed();
+        begin(&mut world, &mut store);
+        for number in 0..meanwhile {
+            let page = number * 8 + 4;
+            store.set_page_flags(BASE, page, PageFlags::WRITE).expect("room");
+            store.discard_pages(BASE, page + 2, page + 3, &[]).expect("room");
+            if number < 10 {
+                store.sync_begin(&mut world, Vec::new(), &[BASE]).expect("heap");
+            }
+        }
+        assert_eq!(store.noted() as u64, 2 * meanwhile);
+        world.0.failing = Some((Operation::Write, 0..60_000));
+        world.0.log.clear();
+        let has_heap = |world: &PlainWorld| are_made && world.log.is_empty();
+        let (done, most) = run_by_grants(&mut world, &mut store, has_heap);
+        assert!(!done && most < FEW, "{meanwhile} meanwhile: {most}");
+        assert_eq!(store.noted() as u64, NOTED + 2 * meanwhile);
+        for number in 0..NOTED / 2 {
+            let flags = |page| store.page_flags(&world, BASE, page);
+            assert_eq!(flags(number * 8), PageLookup::Zero(PageFlags::READ));
+            if number < meanwhile {
+                assert_eq!(flags(number * 8 + 4), PageLookup::Zero(PageFlags::WRITE));
+            }
+        }
+        world.0.failing = None;
+        begin(&mut world, &mut store);
+        assert!(
+            run_by_grants(&mut world, &mut store, |_| true).0,
+            "it is done with heap"
+        );
+        assert_eq!(store.noted(), 0);
+    }
 }

@@ -327,6 +327,51 @@ fn a_checkpoint_of_many_pages_goes_in_pieces() {
     assert_eq!(store.stats().objects, 11);
 }
 
+/// Maps that become higher by some levels do that level by level, for pages that are written and for limits far from all others.
+#[test]
+fn maps_grow_in_pieces() {
+    let (mut world, mut store) = with_objects(40);
+    let pages =
+        |store: &mut Store, world: &mut Counted| (0..40).flat_map(|number| promised(store, world, number, 1)).collect();
+    let first: Vec<DirtyPage> = pages(&mut store, &mut world);
+    let place = |number: u64| ObjectRecord {
+        base: BASE * (100 + number),
+        pages: 1 << 20,
+        ..ObjectRecord::default()
+    };
+    let stored = first.iter().zip(0..).map(|(&page, number)| DirtyPage {
+        base: place(number).base,
+        ..page
+    });
+    (0..40).for_each(|number| store.put_object(place(number)).expect("room"));
+    let stored = stored.collect();
+    store
+        .checkpoint_begin(&mut world, stored, CheckpointKind::Periodic)
+        .expect("idle");
+    most_of(&mut store, &mut world);
+    let second: Vec<DirtyPage> = pages(&mut store, &mut world);
+    let far = second.iter().zip(0..).map(|(&page, number)| DirtyPage {
+        base: place(number).base,
+        page: (1 << 20) - 1,
+        ..page
+    });
+    let far = far.collect();
+    store
+        .checkpoint_begin(&mut world, far, CheckpointKind::Periodic)
+        .expect("idle");
+    let most = most_of(&mut store, &mut world);
+    assert!(most.is_little(), "pages: {most:?}");
+    for number in 0..40 {
+        let base = place(number).base;
+        store.set_page_flags(base, 1 << 19, PageFlags::READ).expect("room");
+    }
+    store
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .expect("idle");
+    let most = most_of(&mut store, &mut world);
+    assert!(most.is_little(), "limits: {most:?}");
+}
+
 /// Rows that came while a checkpoint ran come into the table in pieces, and a checkpoint that fails is undone in pieces, with all that waits
 /// behind it.
 #[test]

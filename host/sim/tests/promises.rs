@@ -138,6 +138,71 @@ fn a_checkpoint_reads_its_nodes_into_the_reserve() {
     assert_eq!((findings, found.pages), (Vec::new(), OBJECTS * 2));
 }
 
+/// Objects whose maps have many nodes, some of them in memory and not on the disk, are deleted while memory is short: nodes are given up while
+/// the maps are taken down, and read again.
+#[test]
+fn a_deletion_without_memory_leaves_nothing_behind() {
+    const WIDE: u64 = 20;
+    // Pages of all parts of a map of three levels, and of one of four.
+    let page = |level: u32, number: u64| (number / WIDE) << (8 * level) | (number % WIDE) << 8;
+    let free = [1 << 20, 0].map(|spare| {
+        let (mut world, mut store) = start(40_000);
+        let objects = [(BASE << 4, 2), (BASE << 5, 3)];
+        let dirty = |world: &mut SimWorld, numbers: u64| -> Vec<DirtyPage> {
+            let all = objects
+                .iter()
+                .flat_map(|object| (0..numbers).map(move |number| (object, number)));
+            all.map(|(&(base, level), number)| DirtyPage {
+                base,
+                page: page(level, number),
+                frame: world.alloc().expect("memory"),
+                flags: PageFlags::READ,
+            })
+            .collect()
+        };
+        for (base, level) in objects {
+            let record = ObjectRecord {
+                base,
+                pages: WIDE << (8 * level),
+                ..ObjectRecord::default()
+            };
+            store.put_object(record).expect("room");
+        }
+        let pages = dirty(&mut world, WIDE * WIDE);
+        assert_eq!(checkpoint(&mut store, &mut world, &pages), Ok(()));
+        store.shrink(&mut world, usize::MAX);
+        let pages = dirty(&mut world, 2);
+        store.sync_begin(&mut world, pages, &[]).expect("heap");
+        while !store.is_idle() {
+            if store.poll(&mut world).is_none() {
+                world.step();
+            }
+        }
+        for (base, _) in objects {
+            store.delete_object(base).expect("it is there");
+        }
+        world.memory.set_limit(world.memory.used() + spare);
+        assert_eq!(
+            checkpoint(&mut store, &mut world, &[]),
+            Ok(()),
+            "{spare} frames to spare"
+        );
+        world.memory.set_limit(1 << 20);
+        assert_eq!(checkpoint(&mut store, &mut world, &[]), Ok(()));
+        assert_eq!(store.stats().damaged, 0, "{spare} frames to spare");
+        let free = store.stats().free;
+        store.dismantle(&mut world);
+        let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+        let mut findings = Vec::new();
+        store
+            .verify(&mut world, &mut |finding| findings.push(finding))
+            .expect("memory");
+        assert_eq!(findings, [], "{spare} frames to spare");
+        free
+    });
+    assert_eq!(free[0], free[1], "blocks are lost");
+}
+
 #[test]
 fn failing_checkpoints_use_up_no_room() {
     let (mut world, mut store) = start(10_000);

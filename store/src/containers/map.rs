@@ -83,6 +83,47 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Ok(())
     }
 
+    /// The same where entries of another one may come into this one, with the [room that they leave](Map::take_room): so many in all.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn reserve_beside(&mut self, entries: usize, all: usize) -> Result<(), Error> {
+        for chunks in [&mut self.chunks, &mut self.spare] {
+            let more = chunks_for(all).saturating_sub(chunks.len());
+            reserve(chunks, more)?;
+        }
+        self.reserve(entries)
+    }
+
+    /// How many entries must have room [beside](Map::reserve_beside) those of this one, so that so many others come into it without asking for
+    /// memory, each [with the room](Map::take_room) that it leaves.
+    pub const fn beside(others: usize) -> usize {
+        // A chunk may be needed before one of theirs is empty.
+        if others < CHUNK { others } else { CHUNK }
+    }
+
+    /// Takes over as much room as one entry more needs, from one whose entries come into this one.
+    pub fn take_room(&mut self, from: &mut Self) {
+        if self.count < self.room {
+            return;
+        }
+        let wanted = chunks_for(self.count + 1);
+        while self.chunks.len() + self.spare.len() < wanted
+            && let Some(chunk) = from.spare.pop()
+        {
+            push_reserved(&mut self.spare, chunk);
+        }
+        let is_room = self.chunks.len() + self.spare.len() >= wanted;
+        debug_assert!(is_room, "the other one leaves room");
+        if is_room {
+            self.promised = self.promised.max(self.count + 1);
+            self.room = self.count + 1;
+            // The other one keeps what is left of its chunks, and asks again for what comes into it.
+            from.promised = 0;
+            from.room = 0;
+        }
+    }
+
     /// Makes room for so many entries.
     fn grow(&mut self, entries: usize) -> Result<(), Error> {
         if entries <= self.room {
@@ -129,14 +170,16 @@ impl<K: Copy + Ord, V> Map<K, V> {
         is_much
     }
 
-    /// Drops some entries of a map that nobody needs any more; whether there is anything left. Nothing is promised then.
-    pub fn drop_some(&mut self) -> bool {
+    /// Drops some entries of a map that nobody needs any more; gives the number of chunks that went, none if there was nothing left. Nothing is
+    /// promised then.
+    pub fn drop_some(&mut self) -> usize {
         self.promised = 0;
+        let before = self.chunks.len() + self.spare.len();
         let kept = self.chunks.len().saturating_sub(TRIM / CHUNK);
         self.count -= self.chunks.drain(kept..).map(|chunk| chunk.len()).sum::<usize>();
         self.spare.truncate(self.spare.len().saturating_sub(TRIM / CHUNK));
         self.room = self.count;
-        !(self.chunks.is_empty() && self.spare.is_empty())
+        before - self.chunks.len() - self.spare.len()
     }
 
     /// The chunk in which a key stands or belongs.
