@@ -592,6 +592,26 @@ mod tests {
     }
 
     #[test]
+    fn whatever_a_thread_leaves_behind_is_seen() {
+        let leaves: [fn(&mut Thread); 9] = [
+            |thread| thread.life = Life::Ended,
+            |thread| thread.pause = Pause::Sleeping,
+            |thread| thread.continuation = Continuation::UnMaps(1),
+            |thread| thread.doom = Some((0, 0)),
+            |thread| thread.children.head = 1,
+            |thread| thread.ended.head = 1,
+            |thread| thread.shown = Some((0, 0)),
+            |thread| thread.tries.pieces = 1,
+            |thread| thread.found_full.1 = 1,
+        ];
+        for (number, leave) in leaves.into_iter().enumerate() {
+            let mut thread = Thread::default();
+            leave(&mut thread);
+            assert!(!thread.is_clean(), "{number}");
+        }
+    }
+
+    #[test]
     fn a_deadline_never_wraps() {
         assert_eq!(deadline_after(5, FOREVER), None);
         assert_eq!(deadline_after(5, FOREVER - 1), Some(u64::MAX));
