@@ -502,6 +502,7 @@ fn a_run_of_pages_is_given_and_taken_on_the_fast_path() {
             let before = world.short[kind];
             world.kernel.hardware.take_flushed();
             world.call(call, arguments);
+            assert_eq!(world.next(), Some(world.threads[0]));
             let is_forgotten = world.kernel.hardware.take_flushed().roots.contains(&root);
             let is_there = paging::is_present(world.entry(space, PLACE + 7 * PAGE).1);
             (world.short[kind] - before, is_forgotten, is_there)
