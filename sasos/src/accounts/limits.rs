@@ -142,7 +142,6 @@ mod tests {
         let before = ledger.limits(programs);
         for free in [80, 800, 0, 8] {
             renew_blocks(&mut ledger, programs, free);
-            assert_eq!(ledger.left(programs, Resource::Blocks), free / 8 * 7);
             let mut expected = before;
             expected[Resource::Blocks as usize] = 30 + free / 8 * 7;
             assert_eq!(ledger.limits(programs), expected);

@@ -59,7 +59,13 @@ fn a_thread_that_yields_does_not_yield_again() {
         number: Call::ThreadSleep as u64,
         arguments: [0; 6],
     });
-    assert_eq!(system.start(first, Call::ThreadSleep, &[0, 0]), Answer::Gone);
+    let event = sasos::Event::Call {
+        thread: first,
+        number: Call::ThreadSleep as u64,
+        arguments: [0; 6],
+        resumed: kcore::thread::Resumed::First,
+    };
+    assert_eq!(system.server.handle(&mut system.platform, event), sasos::Outcome::Gone);
     let threads = system.platform.kernel.threads_mut();
     assert_eq!(threads.get_mut(first).operation, None);
 }
