@@ -248,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_ready_for_a_reason() {
+        let trace = Trace::new();
+        for resumed in [Resumed::First, Resumed::Woken, Resumed::TimedOut] {
+            trace.record([0, 0], Kind::Wake, 1, resumed as u64);
+        }
+        let shown: Vec<String> = trace.last(3).map(|event| event.to_string()).collect();
+        assert_eq!(shown, ["ready", "ready, it was woken", "ready, its time came"]);
+    }
+
+    #[test]
     fn a_counter_that_is_not_known_divides_nothing_by_zero() {
         let trace = Trace::new();
         trace.record([5, 0], Kind::End, 1, 0);

@@ -228,6 +228,10 @@ fn queues_parked_threads_and_timers() {
     kernel.hardware.now_ns = 8_000_000;
     assert!(answer(&kernel, "queues").contains("timer: 0.1 is 1000 us late"));
     assert_eq!(answer(&fake::kernel(4), "queues"), "processor 0: nobody runs\n");
+    // The lowest priority: its queue is the first one of those that are not behind.
+    let space = kernel.space_create().expect("a space");
+    fake::spawn(&mut kernel, space, 0);
+    assert!(answer(&kernel, "queues").contains("\n  ready at priority 0: 3.1\n"));
 }
 
 #[test]

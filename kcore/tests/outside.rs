@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, SLOT},
+    address::{PAGE, SLOT, USER_END},
     machine::{MachineCall, TABLE, Upcall, WINDOW, WINDOW_BYTES},
 };
 use fake::{Fake, kernel};
@@ -187,6 +187,15 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.unlink(space, 4096);
     machine.leaf_set(leaf, 511, None);
     machine.leaf_destroy(leaf);
+    let leaf_of_trim = machine.leaf_create().expect("a leaf");
+    machine.link(space, 5, leaf_of_trim, Rights::R).expect("a link");
+    let trimmed: Vec<Option<u64>> = (0..4).map(|_| machine.space_trim(space, 1)).collect();
+    see("trimmed", &(trimmed, machine.space_tables(space)));
+    machine.leaf_destroy(leaf_of_trim);
+    see(
+        "trimmed",
+        &(machine.space_trim(space, 1000), machine.space_trim(callee, 7)),
+    );
     machine.space_destroy(space);
     machine.space_destroy(callee);
     machine.frame_release(frame);
@@ -230,6 +239,22 @@ fn a_machine_outside_is_a_machine() {
         (&outside.hardware.stirred, &inside.hardware.stirred),
         (&vec![[5, 6]], &vec![[5, 6]])
     );
+}
+
+#[test]
+fn a_priority_that_was_set_counts() {
+    let mut remote = Through::new();
+    let space = remote.space_create().expect("a space");
+    let [first, second] = [0; 2].map(|_| {
+        let thread = remote.thread_create(space, 0x1_0000, 0x2_0000, [0; 4], Standing::new(0, 3));
+        thread.expect("a thread")
+    });
+    for thread in [first, second] {
+        remote.thread_wake(thread, Resumed::First);
+    }
+    remote.thread_set_priority(second, 5);
+    let next = remote.gate.kernel.borrow_mut().schedule();
+    assert_eq!(next, Some(second.index() as u32));
 }
 
 #[test]
@@ -412,6 +437,19 @@ fn an_event_enters_the_server_in_registers() {
         let others = [context.r10, context.r8, context.r9, context.r12, context.r13];
         assert_eq!(others, rest, "{event:?}");
     }
+}
+
+#[test]
+fn nothing_is_looked_at_behind_the_addresses_of_programs() {
+    let mut kernel = kernel(4);
+    let root = kernel.frame_zeroed().expect("a frame");
+    // One table that stands for all: every address is the table itself.
+    for entry in kernel.hardware.table(root) {
+        entry.store(root.physical() | 7, std::sync::atomic::Ordering::Relaxed);
+    }
+    let look = |address| window::look(root, address, &kernel.hardware);
+    assert_eq!(look(USER_END - 1), Some((root, 4095)));
+    assert_eq!(look(USER_END), None);
 }
 
 #[test]

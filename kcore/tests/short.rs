@@ -6,14 +6,17 @@ mod fake;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::{
-    Rights,
+    Error, Rights,
     address::PAGE,
     nucleus::{ANYONE, Call, GRANT, LINK, MAP, MESSAGE_AREA, NEVER, ROOT_GIVES_BELOW, fpage, tag},
 };
 use fake::{Fake, Random};
 use kcore::{
     Hardware, Kernel, SpaceId, ThreadId,
-    bare::Bare,
+    bare::{
+        Bare,
+        mapping::{NODE_UNITS, TABLE_UNITS},
+    },
     event::{Access, Event, Outcome},
     paging,
     thread::{Operation, Resumed, State},
@@ -480,4 +483,84 @@ fn pages_up_to_the_message_buffers_are_given_on_the_fast_path() {
             assert_eq!(fast, u32::from(is_given && number == 1), "{target:#x}");
         }
     }
+}
+
+/// Eight pages go by one fast path and come back by another one, which also forgets the translations.
+#[test]
+fn a_run_of_pages_is_given_and_taken_on_the_fast_path() {
+    let mut world = World::new(Way::ShortFirst, false);
+    let (id, space) = world.spaces[1];
+    let root = world.kernel.spaces().get(space).root().number();
+    let source = fpage(u64::from(FIRST) * PAGE, 15, Rights::RW);
+    let window = fpage(PLACE, 15, Rights::RW);
+    let calls = [
+        (Call::Map, [source, id, window, MAP, 0, 0], Short::Map as usize),
+        (Call::Flush, [source, 7, 0, 0, 0, 0], Short::Flush as usize),
+    ];
+    // One that stays makes the tables: the fast path takes no table with its last page.
+    let [from, to] = [u64::from(FIRST) * PAGE, PLACE].map(|base| fpage(base + 9 * PAGE, 12, Rights::R));
+    world.call(Call::Map, [from, id, to, MAP, 0, 0]);
+    assert_eq!(world.next(), Some(world.threads[0]));
+    for round in 0..3 {
+        let [given, taken] = calls.map(|(call, arguments, kind)| {
+            let before = world.short[kind];
+            world.kernel.hardware.take_flushed();
+            world.call(call, arguments);
+            assert_eq!(world.next(), Some(world.threads[0]));
+            let is_forgotten = world.kernel.hardware.take_flushed().roots.contains(&root);
+            let is_there = paging::is_present(world.entry(space, PLACE + 7 * PAGE).1);
+            (world.short[kind] - before, is_forgotten, is_there)
+        });
+        assert_eq!(given, (1, false, true), "round {round}");
+        assert_eq!(taken, (1, true, false), "round {round}");
+    }
+}
+
+#[test]
+fn a_run_of_pages_ends_at_the_limit_of_the_space() {
+    let mut world = World::new(Way::ShortFirst, false);
+    let tables = 4 * TABLE_UNITS;
+    for more in NODE_UNITS[0]..10 * NODE_UNITS[0] {
+        let quota = u64::from(tables + more);
+        let id = world.value(Call::SpaceCreate, [quota, world.threads[1], 0, 0, 0, 0]);
+        // The first page makes the tables, and the next eight are a run.
+        for (first, size) in [(8, 12), (0, 15)] {
+            let at = |base: u64| fpage(base + first * PAGE, size, Rights::R);
+            let pages = [at(u64::from(FIRST) * PAGE), id, at(PLACE), MAP, 0, 0];
+            world.call(Call::Map, pages);
+            assert!(world.next().is_some());
+        }
+        let space = SpaceId(id as u32 & 0xffff);
+        let is_there = |page: &u64| paging::is_present(world.entry(space, PLACE + page * PAGE).1);
+        let there = (0..9).filter(is_there).count() as u32;
+        let paid = there * NODE_UNITS[0];
+        assert_eq!(there, (more / NODE_UNITS[0]).min(9), "{more} units");
+        assert_eq!(
+            world.kernel.free_space_quota(space),
+            Some((tables + more, tables + paid)),
+            "{more} units"
+        );
+    }
+    assert_eq!(world.check(), Ok(()));
+}
+
+/// What is refused changes nothing: the larger page that would be parted is there as before.
+#[test]
+fn a_page_that_cannot_be_paid_replaces_nothing() {
+    let mut world = World::new(Way::General, true);
+    let quota = u64::from(3 * TABLE_UNITS + NODE_UNITS[1] + NODE_UNITS[0]);
+    let id = world.value(Call::SpaceCreate, [quota, world.threads[1], 0, 0, 0, 0]);
+    let space = SpaceId(id as u32 & 0xffff);
+    let give = |world: &mut World, frame: u32, target: u64, size| {
+        let source = fpage(u64::from(frame) * PAGE, size, Rights::RW);
+        world.call(Call::Map, [source, id, fpage(target, size, Rights::RW), MAP, 0, 0]);
+        world.kernel.current_thread_mut().expect("it runs").context.rax
+    };
+    assert_eq!(give(&mut world, FIRST, PLACE, 21), 0);
+    let (before, quota) = (world.entry(space, PLACE), world.kernel.free_space_quota(space));
+    assert_eq!((before.0, paging::is_present(before.1)), (1, true));
+    let refused = give(&mut world, FIRST + 512, PLACE + 5 * PAGE, 12);
+    assert_eq!(refused, Error::LimitReached as u64);
+    assert_eq!(world.entry(space, PLACE + 5 * PAGE), before);
+    assert_eq!(world.kernel.free_space_quota(space), quota);
 }

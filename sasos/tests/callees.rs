@@ -46,6 +46,36 @@ fn open(rig: &Rig) -> u64 {
     rig.server.callees.count_open() as u64
 }
 
+/// The threads that were made in the domain that ends are orphans, and no others.
+#[test]
+fn threads_of_other_domains_keep_their_parent() {
+    let mut rig = Rig::new(4, 4000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let base = rig.service(owner, 9);
+    let client = rig.holder(base, 9);
+    let child = |rig: &mut Rig| {
+        let Rig { server, world, .. } = rig;
+        let maker = server.caller(world, client.thread, Resumed::First);
+        server
+            .thread_make(world, client.task, Some(maker), 0, 0, 3)
+            .expect("a thread")
+    };
+    let [outside, ended] = [0; 2].map(|_| child(&mut rig));
+    rig.call(client, Call::ThreadDelete, &[ended.0, 7]).unwrap();
+    rig.enters(client, base, PD_MERGE).unwrap();
+    let inside = child(&mut rig);
+    rig.call(owner, Call::ObjDelete, &[base]).unwrap();
+    rig.settle();
+    let parent = |thread| rig.server.threads.find(thread).map(|record| record.parent);
+    let none = kcore::ThreadId(0);
+    assert_eq!(
+        [outside, ended, inside].map(parent),
+        [Some(client.thread), Some(client.thread), Some(none)]
+    );
+    assert_eq!(rig.call(client, Call::ThreadWait, &[ended.0, 0, 0, 0]).unwrap().1, 7);
+    rig.check();
+}
+
 #[test]
 fn callees_are_closed_in_pieces() {
     for inside in [false, true] {

@@ -5,7 +5,7 @@ mod common;
 use abi::{Call, Error, address::PAGE};
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
-use sasos::accounts::{AccountId, limits};
+use sasos::accounts::{AccountId, Resource, limits};
 use sasos::{Access, pages::copy::PIECE_PAGES, protection::apd::Apd};
 
 /// A kept object of so many pages, each with its number, none of them in memory.
@@ -154,6 +154,37 @@ fn a_copy_that_the_disk_has_no_room_for_copies_nothing() {
     assert_eq!(rig.load(actor.space, target + 499 * PAGE), Ok(500));
     rig.checkpoint().unwrap();
     rig.check();
+}
+
+/// Nor does the account pay for them.
+#[test]
+fn a_copy_that_the_account_has_no_blocks_for_takes_none() {
+    const BLOCKS: u64 = 100;
+    let mut rig = Rig::new(5, 4000, 4096);
+    let mut amounts = limits::of_frames(3000);
+    amounts[Resource::Slots as usize] = limits::PROGRAM_SLOTS;
+    amounts[Resource::Blocks as usize] = BLOCKS;
+    let actor = rig.actor_in(AccountId::ROOT, amounts);
+    let [source, target] = [0; 2].map(|_| rig.call(actor, Call::ObjCreate, &[300 * PAGE, 0]).unwrap().0);
+    for page in 0..300 {
+        rig.store(actor.space, source + page * PAGE, page + 1).unwrap();
+    }
+    rig.call(actor, Call::KeepObject, &[target]).unwrap();
+    let paid = |rig: &mut Rig| {
+        rig.server.ledger.empty_all_hands();
+        rig.server.ledger.used(AccountId::ROOT, Resource::Blocks)
+    };
+    let before = paid(&mut rig);
+    for pages in [BLOCKS + 1, 300, 2 * PIECE_PAGES, BLOCKS + 1] {
+        let result = rig.call(actor, Call::PageCopy, &[source, target, pages]);
+        assert_eq!(result.is_err(), pages > BLOCKS, "{result:?}");
+        if result.is_err() {
+            assert_eq!(result, Err(Error::LimitReached));
+        }
+        rig.check();
+        let now = paid(&mut rig);
+        println!("{pages}: {before} {now}");
+    }
 }
 
 /// Pages of a source that does not fit into memory come one after the other, and the target is written behind them.

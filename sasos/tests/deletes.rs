@@ -3,7 +3,11 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE, layout::Capability};
+use abi::{
+    Call, Error,
+    address::PAGE,
+    layout::{Capability, INFO_SET_TAG},
+};
 use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
 use sasos::{Access, Event, Outcome, Stop, durability::durable::DELETIONS_BESIDE, protection::apd::Apd};
@@ -156,7 +160,11 @@ fn deletions_beside_a_checkpoint_are_few() {
     let mut rig = Rig::new(9, 8000, 20_000);
     let actor = rig.actor(Apd::EMPTY);
     let bases: Vec<u64> = (0..OBJECTS).map(|_| rig.kept(actor, 1, PASSWORD)).collect();
-    rig.store(actor.space, bases[0], 1).unwrap();
+    let stays = rig.kept(actor, 1, PASSWORD);
+    let (info, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for page in [bases[0], info] {
+        rig.store(actor.space, page, 1).unwrap();
+    }
     let number = rig.server.checkpoint_request(&mut rig.world);
     while !rig.server.store.writes_table() {
         rig.server.handle(&mut rig.world, Event::Poll);
@@ -167,9 +175,15 @@ fn deletions_beside_a_checkpoint_are_few() {
     }
     let beside = rig.server.store.deletions_beside();
     assert!((1..=DELETIONS_BESIDE).contains(&beside), "{beside} deletions");
+    // A row that changes would stand beside the table, too; one that is read does not.
+    let reader = rig.sibling(actor);
+    let look = |rig: &mut Rig, flags, resumed| rig.begin(reader, Call::ObjInfo, &[stays, flags, info, PAGE], resumed);
+    assert!(matches!(look(&mut rig, 0, Resumed::First), Some(Ok(_))));
+    assert_eq!(look(&mut rig, INFO_SET_TAG, Resumed::First), None, "it waits");
     while rig.server.checkpoint_reached(number).is_none() {
         rig.move_disk();
     }
+    assert!(matches!(look(&mut rig, INFO_SET_TAG, Resumed::Woken), Some(Ok(_))));
     for (&thread, &base) in threads.iter().zip(&bases) {
         while rig.begin(thread, Call::ObjDelete, &[base], Resumed::Woken).is_none() {
             rig.move_disk();

@@ -578,6 +578,24 @@ fn a_failing_disk_is_an_error_of_the_call_and_not_the_end() {
     });
 }
 
+/// A disk that takes no writes: what was to be stable is not, and the caller hears of it.
+#[test]
+fn a_flush_to_a_disk_that_is_only_read_is_an_error() {
+    let mut rig = Rig::new(12, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 4, 9);
+    rig.store(actor.space, base, 5).unwrap();
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    let (store, report) = Store::mount(&mut rig.world, MountMode::ReadOnly).unwrap();
+    rig.server = sasos::Server::new(store, &report).unwrap();
+    let actor = rig.holder(base, 9);
+    assert_eq!(rig.load(actor.space, base), Ok(5));
+    rig.store(actor.space, base, 6).unwrap();
+    assert_eq!(rig.call(actor, Call::PageFlush, &[base, 1]), Err(Error::DiskError));
+    rig.check();
+}
+
 #[test]
 fn no_address_is_issued_twice_and_each_task_gets_a_part_of_them() {
     let mut rig = Rig::new(11, 4000, 4096);

@@ -152,6 +152,7 @@ impl Display for MountError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     /// What was tried: 96 GiB start with 160 MiB and 1 TiB with 2 GiB, 96 GiB not with 128 MiB, nor 1 TiB with 1 GiB.
     #[test]
@@ -177,5 +178,29 @@ mod tests {
             stranded: 9,
         };
         assert_eq!(records.base(), None);
+    }
+
+    #[test]
+    fn a_loss_is_told_in_words() {
+        let pages = |first, end| {
+            Loss::Pages {
+                base: 0x7000,
+                first,
+                end,
+            }
+            .to_string()
+        };
+        assert_eq!(pages(3, 4), "page 3 of object 0x7000 is lost");
+        assert_eq!(pages(3, 6), "pages 3 to 5 of object 0x7000 are lost");
+        let generation = |records| {
+            let loss = Loss::Generation {
+                found: 8,
+                newer: 9,
+                records,
+            };
+            loss.to_string()
+        };
+        assert!(generation(0).ends_with("whether 9 was stable is not known"));
+        assert!(generation(1).ends_with("1 intact journal records prove that 9 was stable"));
     }
 }

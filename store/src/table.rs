@@ -667,6 +667,33 @@ mod tests {
         assert_eq!((table.len(), table.height(), table.blocks()), (3, 2, 4 + overflow));
     }
 
+    /// A node counts as small up to a third.
+    #[test]
+    fn two_nodes_that_are_a_third_full_become_one() {
+        for (count, nodes) in [(INNER_MAX / 3, 1), (INNER_MAX / 3 + 1, 2)] {
+            let mut table = Table::new().unwrap();
+            let leaf = table.root;
+            let mut children = Vec::new();
+            for half in 0..2 {
+                let keys = (half * count..(half + 1) * count)
+                    .map(|key| (key as u64, leaf))
+                    .collect();
+                children.push((
+                    (half * count) as u64,
+                    table.add_loaded(Place::default(), Body::Inner(keys)).unwrap(),
+                ));
+            }
+            let root = table.add_loaded(Place::default(), Body::Inner(children)).unwrap();
+            table.expect_removal(0).unwrap();
+            table.rebalance(root, 0);
+            let Body::Inner(children) = table.body(root) else {
+                panic!("an inner node")
+            };
+            assert_eq!(children.len(), nodes, "{count}");
+            assert_eq!(table.fill(children[0].1).0, count * 2 / nodes);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]

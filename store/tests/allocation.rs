@@ -169,6 +169,24 @@ fn a_promise_that_has_no_heap_is_none() {
     assert_eq!((findings, found.pages), (Vec::new(), pages.len() as u64));
 }
 
+/// The checkpoint was not begun, so nobody is told that its pages were written.
+#[test]
+fn pages_of_a_checkpoint_that_was_given_up_come_back_unwritten() {
+    let (mut world, mut store) = start();
+    while store.poll(&mut world).is_some() {}
+    for page in 0..3 {
+        store.reserve(BASE, page).expect("room");
+        let page = dirty(&mut world, BASE, page);
+        store.freeze_page(page).expect("heap");
+    }
+    store.freeze_cancel();
+    assert_eq!(store.poll(&mut world), None);
+    let back: Vec<u64> = core::iter::from_fn(|| store.page_over())
+        .map(|page| page.page)
+        .collect();
+    assert_eq!(back.len(), 3, "{back:?}");
+}
+
 #[test]
 fn a_change_that_has_no_heap_is_not_made() {
     let (mut world, mut store) = start();

@@ -110,3 +110,41 @@ pub fn of_frames(frames: u64) -> Amounts {
     amounts[Resource::Frames as usize] = frames;
     amounts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The account of all programs, with a hundred of everything.
+    fn programs() -> (Ledger, AccountId) {
+        let mut ledger = Ledger::new(1);
+        let programs = ledger.open(AccountId::ROOT, [100; RESOURCES]).expect("an account");
+        (ledger, programs)
+    }
+
+    #[test]
+    fn programs_are_tight_when_more_than_half_is_taken() {
+        for resource in RESOURCE_LIST {
+            let (mut ledger, programs) = programs();
+            let used = ledger.used(programs, resource);
+            ledger.take(programs, resource, 50 - used).unwrap();
+            assert!(!are_tight(&ledger, programs), "{resource:?}");
+            ledger.take(programs, resource, 1).unwrap();
+            let counts = [Resource::Frames, Resource::Tables, Resource::Bytes].contains(&resource);
+            assert_eq!(are_tight(&ledger, programs), counts, "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn programs_get_the_blocks_that_are_free_by_now_but_for_an_eighth() {
+        let (mut ledger, programs) = programs();
+        ledger.take(programs, Resource::Blocks, 30).unwrap();
+        let before = ledger.limits(programs);
+        for free in [80, 800, 0, 8] {
+            renew_blocks(&mut ledger, programs, free);
+            let mut expected = before;
+            expected[Resource::Blocks as usize] = 30 + free / 8 * 7;
+            assert_eq!(ledger.limits(programs), expected);
+        }
+    }
+}

@@ -560,6 +560,7 @@ const _: () = assert!(STACK_BYTES.is_multiple_of(PAGE) && PRIORITY_MAX < 8);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::containers::boxed;
 
     #[test]
     fn a_write_across_two_pages_does_not_wait_for_ever() {
@@ -589,6 +590,25 @@ mod tests {
         assert!(thread.is_clean());
         let waits = (0..9).take_while(|_| thread.may_wait_for_blocks(5 * PAGE)).count();
         assert_eq!(waits, usize::from(CHECKPOINTS_THAT_HELP));
+    }
+
+    #[test]
+    fn whatever_a_thread_leaves_behind_is_seen() {
+        let leaves: [fn(&mut Thread); 8] = [
+            |thread| thread.life = Life::Ended,
+            |thread| thread.pause = Pause::Sleeping,
+            |thread| thread.continuation = Continuation::UnMaps(1),
+            |thread| thread.children.head = 1,
+            |thread| thread.ended.head = 1,
+            |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),
+            |thread| thread.tries.pieces = 1,
+            |thread| thread.found_full.1 = 1,
+        ];
+        for (number, leave) in leaves.into_iter().enumerate() {
+            let mut thread = Thread::default();
+            leave(&mut thread);
+            assert!(!thread.is_clean(), "{number}");
+        }
     }
 
     #[test]

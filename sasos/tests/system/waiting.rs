@@ -49,6 +49,27 @@ fn a_thread_that_yields_finds_only_results() {
     );
 }
 
+/// A call that the kernel does again for the thread, as it does where another one was more urgent.
+#[test]
+fn a_thread_that_yields_does_not_yield_again() {
+    let mut system = System::boot(30);
+    let first = system.first;
+    let threads = system.platform.kernel.threads_mut();
+    threads.get_mut(first).operation = Some(kcore::thread::Operation {
+        number: Call::ThreadSleep as u64,
+        arguments: [0; 6],
+    });
+    let event = sasos::Event::Call {
+        thread: first,
+        number: Call::ThreadSleep as u64,
+        arguments: [0; 6],
+        resumed: kcore::thread::Resumed::First,
+    };
+    assert_eq!(system.server.handle(&mut system.platform, event), sasos::Outcome::Gone);
+    let threads = system.platform.kernel.threads_mut();
+    assert_eq!(threads.get_mut(first).operation, None);
+}
+
 #[test]
 fn signals_are_counted_and_wake_the_oldest() {
     let mut system = System::boot(30);

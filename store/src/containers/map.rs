@@ -423,6 +423,28 @@ mod tests {
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
+    /// A full chunk is parted by one more key, and its upper half goes into the chunk behind, where there is room for it.
+    #[test]
+    fn half_of_a_chunk_goes_where_there_is_room() {
+        let chunk = |keys: Range<u32>| {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            chunk.extend(keys.map(|key| (2 * key, ())));
+            chunk
+        };
+        let full = CHUNK as u32;
+        for odd in [1, full - 1, full + 1, 2 * full - 1] {
+            let mut map = Map::default();
+            map.reserve(4 * CHUNK).unwrap();
+            map.chunks.push(chunk(0..full));
+            map.chunks.push(chunk(full..full + full / 4));
+            map.count = CHUNK + CHUNK / 4;
+            assert_eq!(map.insert(odd, ()), Ok(None));
+            let lengths: Vec<usize> = map.chunks.iter().map(Vec::len).collect();
+            assert_eq!(lengths.len(), 2, "{lengths:?} with {odd}");
+            assert_eq!(lengths.iter().sum::<usize>(), map.count());
+        }
+    }
+
     proptest! {
         #[test]
         fn it_is_a_sorted_map(steps in prop::collection::vec((0_u16..600, 0_u8..5), 0..2000)) {

@@ -188,3 +188,22 @@ pub fn filled<T: Copy>(value: T, count: usize) -> Result<Vec<T>, Error> {
     values.resize(count, value);
     Ok(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_was_cleared_is_empty_and_has_its_room() {
+        let mut queue = Queue::default();
+        queue.reserve(3).unwrap();
+        for value in [1, 2, 3] {
+            queue.push_reserved(value);
+        }
+        queue.clear();
+        assert_eq!((queue.count(), queue.first()), (0, None));
+        // Without its room this would stop at the assertion.
+        queue.push_reserved(4);
+        assert_eq!(queue.pop(), Some(4));
+    }
+}
