@@ -161,6 +161,11 @@ fn imports_are_refused_for_a_reason() {
         assert!(complaint.contains(reason), "{words:?}: {complaint}");
     }
     assert!(refused(&["import", &image, &file, "new", "--program"], 1).contains("cannot be a program"));
+    // Nothing of them is read: neither the disk nor the memory has room.
+    let large = folder.file("large");
+    std::fs::File::create(&large).unwrap().set_len((128 << 30) + 1).unwrap();
+    assert!(refused(&["import", &image, &large, "new"], 1).contains("one object has 128 GiB at most"));
+    assert!(refused(&["import", &image, &large, "new", "--program"], 1).contains("1 GiB are the most"));
     assert!(
         std::fs::read(&image).unwrap() == before,
         "a refused import changed the image"
@@ -554,6 +559,24 @@ fn a_reader_who_goes_is_no_fault() {
     let output = output.expect("gond starts").wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(141));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn output_that_finds_no_room_is_told() {
+    let folder = Folder::new("no-room");
+    let image = folder.image("a.img");
+    for words in [&["ls", &image][..], &["check", &image], &["help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gond"));
+        let child = command.args(words).stdout(full).stderr(std::process::Stdio::piped());
+        let output = child.spawn().expect("gond starts").wait_with_output().expect("its end");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {complaint}");
+        assert!(
+            complaint.contains("cannot write the output: No space left"),
+            "{words:?}: {complaint}"
+        );
+    }
 }
 
 #[test]
