@@ -161,6 +161,11 @@ fn imports_are_refused_for_a_reason() {
         assert!(complaint.contains(reason), "{words:?}: {complaint}");
     }
     assert!(refused(&["import", &image, &file, "new", "--program"], 1).contains("cannot be a program"));
+    // Nothing of them is read: neither the disk nor the memory has room.
+    let large = folder.file("large");
+    std::fs::File::create(&large).unwrap().set_len((128 << 30) + 1).unwrap();
+    assert!(refused(&["import", &image, &large, "new"], 1).contains("one object has 128 GiB at most"));
+    assert!(refused(&["import", &image, &large, "new", "--program"], 1).contains("1 GiB are the most"));
     assert!(
         std::fs::read(&image).unwrap() == before,
         "a refused import changed the image"
@@ -429,6 +434,12 @@ fn wrong_usage_says_what_is_right() {
             "of these systems",
         ),
         (&["test", "--calls", "many"], "--calls cannot be 'many': it is a number"),
+        (&["test", "--calls", "0", "--only", "fuzz"], "it is 1 at least"),
+        (&["test", "--in", "kcore"], "--in is an option of '--only mutants'"),
+        (
+            &["test", "--in", "nosuch", "--only", "mutants"],
+            "--in cannot be 'nosuch'",
+        ),
         (&["test", "--seed", "-1"], "--seed cannot be '-1': it is a number"),
         (&["build", "x"], "takes no operands"),
         (&["tour", "x"], "takes no operands"),
@@ -554,6 +565,58 @@ fn a_reader_who_goes_is_no_fault() {
     let output = output.expect("gond starts").wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(141));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn output_that_finds_no_room_is_told() {
+    let folder = Folder::new("no-room");
+    let image = folder.image("a.img");
+    for words in [&["ls", &image][..], &["check", &image], &["help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gond"));
+        let child = command.args(words).stdout(full).stderr(std::process::Stdio::piped());
+        let output = child.spawn().expect("gond starts").wait_with_output().expect("its end");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {complaint}");
+        assert!(
+            complaint.contains("cannot write the output: No space left"),
+            "{words:?}: {complaint}"
+        );
+    }
+}
+
+/// The script in front of the tools takes minutes to build one: what it can judge without it, it refuses first.
+#[test]
+fn arguments_are_judged_before_a_tool_is_built() {
+    let folder = Folder::new("unbuilt");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gond");
+    for (words, reason, status) in [
+        (&["sip", "run"][..], "wants a FILE.wasm", 2),
+        (&["sip", "run", "nosuch.wasm"], "no file 'nosuch.wasm'", 1),
+        (&["bench", "--host", "--row", "nosuch"], "--host has no row 'nosuch'", 2),
+        (&["bench", "--host", "--row"], "--row wants a value", 2),
+        (&["bench", "--host", "--rounds", "0"], "--rounds cannot be '0'", 2),
+        (&["bench", "--host", "--runs", "x"], "--runs cannot be 'x'", 2),
+        (
+            &["bench", "--host", "--system", "linux"],
+            "--system does not go with --host",
+            2,
+        ),
+    ] {
+        let mut command = Command::new(script);
+        let command = command
+            .args(words)
+            .env("GOND_NO_INSTALL", "1")
+            .env("CARGO_TARGET_DIR", &folder.0);
+        let output = command.output().expect("the script starts");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(complaint.contains(reason), "{words:?}: {complaint}");
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {complaint}");
+    }
+    assert!(
+        std::fs::read_dir(&folder.0).unwrap().next().is_none(),
+        "something was built"
+    );
 }
 
 #[test]

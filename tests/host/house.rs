@@ -16,8 +16,9 @@ mod source;
 
 use serde_json::Value;
 use source::{Source, has_word, sources};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Crates and their height. A crate may depend only on lower ones, within what [`FORBIDDEN`] leaves.
 const HEIGHTS: &[(&str, u32)] = &[
@@ -456,6 +457,48 @@ fn the_guide_prints_what_runs() {
         printed == guide,
         "docs/guide/nucleus.md differs from the sources; GOND_BLESS=1 prints them anew"
     );
+}
+
+/// A program that a guide prints as a file is what `cargo fmt` would leave of it: a reader's first one must not show as changed.
+#[test]
+fn programs_of_the_guides_are_formatted() {
+    let mut listings = 0;
+    for guide in ["first-program", "nucleus"] {
+        let path = root().join(format!("docs/guide/{guide}.md"));
+        let text = std::fs::read_to_string(path).expect("the guide");
+        for (before, _) in text.match_indices(".rs -->\n") {
+            let is_file = text[..before]
+                .rfind("<!-- ")
+                .is_some_and(|at| text[at..].starts_with("<!-- file "));
+            let block = text[before..]
+                .split_once("```rust\n")
+                .and_then(|(_, rest)| rest.split_once("```"));
+            let Some((listing, _)) = block.filter(|_| is_file) else {
+                continue;
+            };
+            assert_eq!(formatted(listing), listing, "docs/guide/{guide}.md, listing {listings}");
+            listings += 1;
+        }
+    }
+    assert!(listings >= 2, "{listings} listings");
+}
+
+/// The text of a program as `rustfmt` would have it.
+fn formatted(program: &str) -> String {
+    let config = root().join("rustfmt.toml");
+    let mut child = Command::new("rustfmt")
+        .args(["--edition", "2024", "--emit", "stdout", "--config-path"])
+        .arg(config)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("rustfmt starts");
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(program.as_bytes()).expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 #[test]

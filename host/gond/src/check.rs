@@ -4,12 +4,12 @@
 //! directory must make sense, every entry lead to an object that lists its capability, and the root Clist be in order.
 //! Objects without a name are no fault: a program may keep a capability elsewhere.
 
-use crate::arguments::{self, count};
+use crate::arguments::{self, count, show_size};
 use crate::disk::Access;
 use crate::display::{self, Job};
 use crate::tree::{self, Named};
 use crate::volume::Volume;
-use abi::address::{FIRST_PROGRAM, ROOT_CLIST, ROOT_DIRECTORY};
+use abi::address::{FIRST_PROGRAM, OBJECT_BYTES_MAX, PAGE, ROOT_CLIST, ROOT_DIRECTORY};
 use anyhow::{Result, anyhow, bail};
 use names::Kind;
 use names::directory::Mark;
@@ -115,6 +115,7 @@ fn look(mut volume: Volume) -> Result<Checked> {
     world.show(None);
     let verified = verified?;
     checked.counts = [verified.objects, verified.pages, verified.blocks];
+    check_sizes(&volume, &names, &mut checked);
     check_names(&mut volume, &mut checked);
     Ok(checked)
 }
@@ -219,6 +220,23 @@ fn describe(finding: Finding, names: &Names) -> String {
     }
 }
 
+/// An object with more addresses than the system gives one cannot be reached there, nor destroyed.
+fn check_sizes(volume: &Volume, names: &Names, checked: &mut Checked) {
+    for record in volume.objects() {
+        let bytes = record.pages.saturating_mul(PAGE);
+        if bytes > OBJECT_BYTES_MAX {
+            checked.faults.push(format!(
+                "{} has {}, and the system reaches only objects of {} at most; './gond export IMAGE {:#x} FILE' brings \
+                 its content out",
+                names.object(record.base),
+                show_size(bytes),
+                show_size(OBJECT_BYTES_MAX),
+                record.base
+            ));
+        }
+    }
+}
+
 fn check_names(volume: &mut Volume, checked: &mut Checked) {
     for (base, what) in [(ROOT_CLIST, "root Clist"), (ROOT_DIRECTORY, "root directory")] {
         if volume.object(base).is_none() {
@@ -261,6 +279,13 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
         .iter()
         .filter(|record| !reached.contains(&record.base))
         .count();
+    if checked.unnamed > 0 {
+        checked.notes.push(format!(
+            "no name leads to {}, which a program may keep elsewhere; 'gond mend --name-all IMAGE' gives names, and \
+             'rm ADDRESS' in the system removes one",
+            count(checked.unnamed as u64, "object")
+        ));
+    }
     check_clists(volume, &all, checked);
 }
 
@@ -310,7 +335,7 @@ fn fault_of(volume: &Volume, named: &Named) -> Option<String> {
     if tree::rights_of(&record, named).is_none() {
         return Some(format!("the object at {base:#x} does not list its password"));
     }
-    let whole = record.pages.saturating_mul(abi::address::PAGE);
+    let whole = record.pages.saturating_mul(PAGE);
     let too_long = matches!(named.kind, Kind::Data | Kind::Program) && named.word > whole;
     too_long.then(|| format!("its content has {} bytes and the object only {whole}", named.word))
 }

@@ -175,7 +175,7 @@ Nothing is written. The exit status is 0 if all is well.
 ";
 
 const MEND: &str = "\
-./gond mend IMAGE
+./gond mend IMAGE [--name-all]
 
 Where the root Clist or the root directory was overwritten, has damaged pages or
 is gone, makes it anew of the entries and capabilities that are left and that
@@ -184,6 +184,9 @@ of the root directory that lead nowhere go. Where names are lost, objects to
 which no name leads are called found-ADDRESS. Programs that are damaged or gone
 are put back. Tells what is lost and what is not mended: other damaged objects,
 and the store.
+
+  --name-all  call objects to which no name leads found-ADDRESS though no name
+              was lost, so that they can be used and removed in the system
 ";
 
 const LIST: &str = "\
@@ -200,7 +203,8 @@ const IMPORT: &str = "\
 
 Makes an object with the content of FILE and enters it in the root directory of
 the image as NAME, which may be a path through directories that are there. The
-exact length is kept, so export gives the same bytes back.
+exact length is kept, so export gives the same bytes back. An object has 128 GiB
+at most.
 
   --program   FILE is a static-PIE ELF program: lay it out as an image that the
               shell can start

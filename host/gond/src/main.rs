@@ -62,18 +62,26 @@ use std::process::ExitCode;
 
 /// The status that a shell shows for a process that SIGPIPE ended.
 const STATUS_BROKEN_PIPE: i32 = 141;
+/// How the library's message about EPIPE ends.
+const BROKEN_PIPE: &str = "(os error 32)";
 
 fn main() -> ExitCode {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // The reader of our output has closed the pipe, as in './gond ls IMAGE | head -1'. That is no fault; a signal would give the same status.
-        if panic
+        let Some(failure) = panic
             .payload_as_str()
-            .is_some_and(|text| text.starts_with("failed printing to"))
-        {
+            .and_then(|text| text.strip_prefix("failed printing to "))
+        else {
+            return usual(panic);
+        };
+        // The reader of our output has closed the pipe, as in './gond ls IMAGE | head -1'. That is no fault; a signal would give the same status.
+        if failure.ends_with(BROKEN_PIPE) {
             std::process::exit(STATUS_BROKEN_PIPE);
         }
-        usual(panic);
+        if let Some(why) = failure.strip_prefix("stdout: ") {
+            display::complain(&format!("cannot write the output: {why}; send it where there is room"));
+        }
+        std::process::exit(1);
     }));
     match dispatch() {
         Ok(code) => code,

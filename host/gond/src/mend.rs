@@ -2,7 +2,7 @@
 //!
 //! It gathers all that is left: records of the Clist and entries of directories that name an object of the table with a
 //! password that it lists. Where a directory is gone or has lost a page, objects that no other directory names get names of their
-//! addresses. The programs are put back. Both roots are then as `gond check` wants them, and the system starts again. Damaged pages of
+//! addresses; with `--name-all` they get them in any case. The programs are put back. Both roots are then as `gond check` wants them, and the system starts again. Damaged pages of
 //! other objects and damage of the store itself are not mended here.
 
 use crate::arguments::{self, count};
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 /// Runs `gond mend`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let operands = arguments::operands("mend", arguments, &["IMAGE"], &[])?;
+    let operands = arguments::operands("mend", arguments, &["IMAGE"], &["name-all"])?;
     let path = Path::new(&operands.values[0]);
     let _lock = lock_image(path)?;
     let mut volume = Volume::open(path, Access::Read)?;
@@ -53,7 +53,8 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     // Capabilities that are found go into a Clist that is in order.
     let clist = mend_clist(&mut volume, is_gone(ROOT_CLIST))?;
     enter_owners(&mut volume)?;
-    if lost_names || lost_below {
+    tree::recover(&mut volume)?;
+    if lost_names || lost_below || operands.has("name-all") {
         let found = name_orphans(&mut volume)?;
         println!("{} to which no name led got names", count(found, "object"));
     }
@@ -61,7 +62,6 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         image::put_back(&mut volume, programs)?;
         println!("the programs were put back");
     }
-    tree::recover(&mut volume)?;
     let lost = drop_dead_names(&mut volume)?;
     volume.commit()?;
     match clist {
@@ -148,27 +148,35 @@ fn mend_root_directory(volume: &mut Volume) -> Result<()> {
     Ok(())
 }
 
-/// Mends all other directories that have damaged pages; tells whether there were any.
+/// Mends all other directories that have damaged pages; tells whether there were any. Each is listed when it is mended: names in it may lead to more.
 fn mend_directories_below(volume: &mut Volume) -> Result<bool> {
     let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
+    let mut waiting = vec![(ROOT_DIRECTORY, String::new())];
     let mut any = false;
-    loop {
-        let (all, _) = tree::walk(volume);
-        let is_new = |named: &&Named| named.kind == Kind::Directory && seen.insert(named.capability.address);
-        let Some(named) = all.iter().find(is_new) else {
-            return Ok(any);
-        };
-        let base = named.capability.address;
+    while let Some((base, prefix)) = waiting.pop() {
+        if base != ROOT_DIRECTORY {
+            any |= mend_directory(volume, base, prefix.trim_end_matches('/'))?;
+        }
         // One that leads nowhere or is no directory is for `check` to tell.
-        let Ok((mut new, damaged)) = tree::left(volume, base) else {
-            continue;
-        };
-        if !damaged.is_empty() {
-            Directory::mend(&mut new).with_context(|| named.path.clone())?;
-            put_what_is_left(volume, &format!("'{}'", named.path), base, &new, &damaged)?;
-            any = true;
+        let (inside, _) = tree::entries(volume, base, &prefix).unwrap_or_default();
+        for named in inside {
+            if named.kind == Kind::Directory && seen.insert(named.capability.address) {
+                waiting.push((named.capability.address, format!("{}/", named.path)));
+            }
         }
     }
+    Ok(any)
+}
+
+/// Mends a directory below the root if pages of it are damaged; tells whether any were.
+fn mend_directory(volume: &mut Volume, base: u64, path: &str) -> Result<bool> {
+    let (mut new, damaged) = tree::left(volume, base).unwrap_or_default();
+    if damaged.is_empty() {
+        return Ok(false);
+    }
+    Directory::mend(&mut new).with_context(|| path.to_owned())?;
+    put_what_is_left(volume, &format!("'{path}'"), base, &new, &damaged)?;
+    Ok(true)
 }
 
 /// Puts what is left of an object in its place, and tells what is lost.
@@ -246,4 +254,46 @@ fn drop_dead_names(volume: &mut Volume) -> Result<Vec<String>> {
         dead.iter().try_for_each(|name| directory.remove(name))
     })?;
     Ok(dead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Scratch;
+
+    /// Objects that no name leads to get one each, also those of programs; an object of more addresses than the system gives is a fault.
+    #[test]
+    fn what_has_no_name_gets_one_and_what_is_too_large_is_told() {
+        let scratch = Scratch::make().unwrap();
+        let path = scratch.file("a.img");
+        image::create(&path, 16 << 20, None).unwrap();
+        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let base = volume.free_address();
+        volume.put(&image::new_record(base, 3, 5, 0)).unwrap();
+        volume.commit().unwrap();
+        drop(volume);
+        let checked = check::examine(&path).unwrap();
+        assert!(
+            checked.faults.is_empty() && checked.unnamed == 1,
+            "{:?}",
+            checked.faults
+        );
+        assert!(checked.notes.iter().any(|note| note.contains("gond mend --name-all")));
+
+        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        assert_eq!(name_orphans(&mut volume).unwrap(), 1);
+        assert_eq!(name_orphans(&mut volume).unwrap(), 0);
+        let found = tree::find(&mut volume, &format!("found-{base:#x}")).unwrap();
+        assert_eq!((found.kind, found.capability.address), (Kind::Data, base));
+        let large = volume.free_address();
+        let pages = abi::address::OBJECT_BYTES_MAX / PAGE + 1;
+        volume.put(&image::new_record(large, pages, 6, 0)).unwrap();
+        volume.commit().unwrap();
+        drop(volume);
+        let faults = check::examine(&path).unwrap().faults.join("\n");
+        assert!(
+            faults.contains(&format!("./gond export IMAGE {large:#x} FILE")),
+            "{faults}"
+        );
+    }
 }

@@ -33,6 +33,8 @@ const LOG_LINES: usize = 20;
 const LINE_CHARACTERS: usize = 200;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
+/// How long text of the terminal is waited for that the guest sent before its first question.
+const OVERTAKEN: Duration = Duration::from_millis(5);
 
 /// When the plug is pulled (SIGKILL), if it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -220,7 +222,7 @@ fn read_control(stream: UnixStream, events: &Sender<Event>) {
     }
 }
 
-/// Plays a script, through reboots, and copies what the terminal shows to `output`.
+/// Plays a script, through reboots, and copies what the terminal shows to `output`; what it shows before the first line goes to standard error.
 pub fn play(machine: &Machine, mut source: Source, output: &mut dyn Write, patience: Patience) -> Result<Played> {
     let mut player = Player {
         source: &mut source,
@@ -233,11 +235,13 @@ pub fn play(machine: &Machine, mut source: Source, output: &mut dyn Write, patie
         pending_return: false,
         trouble: None,
         boots: 0,
+        prompted: false,
         boot_time: None,
     };
     let verdict = loop {
         let mut guest = Guest::start(machine)?;
         player.boots += 1;
+        player.prompted = false;
         if let Some(verdict) = player.attend(&mut guest)? {
             break verdict;
         }
@@ -263,6 +267,8 @@ struct Player<'a> {
     /// Why the script counts as failed although every status was zero.
     trouble: Option<String>,
     boots: u32,
+    /// Whether this guest has asked for a line. What the terminal shows before that no line has printed, so it is no output of the script.
+    prompted: bool,
     boot_time: Option<Duration>,
 }
 
@@ -335,6 +341,15 @@ impl Player<'_> {
             Event::Console(bytes) => self.print(&bytes)?,
             Event::Control(text) if text == host::READY => {
                 self.boot_time.get_or_insert_with(|| guest.started.elapsed());
+                // What it printed before it asked may still be on its way through the other socket.
+                let until = Instant::now() + OVERTAKEN;
+                while !self.prompted
+                    && let Some(left) = until.checked_duration_since(Instant::now())
+                    && let Ok(event) = guest.events.recv_timeout(left)
+                {
+                    self.take(event, guest)?;
+                }
+                self.prompted = true;
                 return Ok(true);
             }
             Event::Control(text) => {
@@ -389,6 +404,11 @@ impl Player<'_> {
         self.tail.extend(&plain);
         let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
+        if !self.prompted {
+            // If nobody takes our complaints, the terminal's end is in the verdict still.
+            let _ = std::io::stderr().write_all(&plain);
+            return Ok(());
+        }
         self.output.write_all(&plain).context("cannot write the output")?;
         self.output.flush().context("cannot write the output")
     }

@@ -3,12 +3,12 @@
 //! A large file is brought over in several commits; its name is entered with the last one, so that an
 //! interrupted import leaves no half file under the name, only room on the disk that `gond check` tells of.
 
-use crate::arguments::{self, text};
+use crate::arguments::{self, show_size, text};
 use crate::disk::{Access, lock_image};
 use crate::display::{self, Job};
 use crate::volume::{Block, Volume};
 use crate::{image, place, tree};
-use abi::address::{OBJECTS_END, PAGE, pages_for};
+use abi::address::{OBJECT_BYTES_MAX, OBJECTS_END, PAGE, pages_for};
 use abi::layout::Capability;
 use anyhow::{Context, Result, bail};
 use names::Kind;
@@ -22,6 +22,8 @@ use store::BLOCK;
 
 /// Pages that are kept in memory before they are committed.
 const BATCH: usize = 8192;
+/// Bytes of the largest file that is read as a program: ten times what most are with their debug information.
+const PROGRAM_FILE_MAX: u64 = 1 << 30;
 
 /// Runs `gond import`.
 pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
@@ -58,6 +60,15 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// Enters a program's file under a name.
 pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
+    let long = std::fs::metadata(file).map_or(0, |found| found.len());
+    if long > PROGRAM_FILE_MAX {
+        bail!(
+            "{} cannot be a program here: it has {}, and {} are the most; 'strip' makes a program's file smaller",
+            file.display(),
+            show_size(long),
+            show_size(PROGRAM_FILE_MAX)
+        );
+    }
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let laid_out = linker::layout(&bytes).with_context(|| format!("{} cannot be a program here", file.display()))?;
     let mut volume = Volume::open(image, Access::Write)?;
@@ -83,6 +94,14 @@ pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
     let bytes = file.metadata()?.len();
     if bytes == 0 {
         bail!("{} is empty, and an object has at least one byte", path.display());
+    }
+    if bytes > OBJECT_BYTES_MAX {
+        bail!(
+            "cannot import {}: it has {}, and one object has {} at most; 'split' makes several files of it",
+            path.display(),
+            show_size(bytes),
+            show_size(OBJECT_BYTES_MAX)
+        );
     }
     let mut volume = Volume::open(image, Access::Write)?;
     tree::recover(&mut volume)?;
@@ -132,11 +151,7 @@ fn copy_in(volume: &mut Volume, file: &mut File, base: u64, bytes: u64) -> Resul
         page += 1;
         if volume.pending() >= BATCH {
             volume.commit()?;
-            job.step(&format!(
-                "{} of {}",
-                arguments::show_size(bytes - left),
-                arguments::show_size(bytes)
-            ));
+            job.step(&format!("{} of {}", show_size(bytes - left), show_size(bytes)));
         }
     }
     Ok(())
@@ -230,11 +245,7 @@ fn copy_out(
     for page in 0..bytes.div_ceil(PAGE) {
         let at = page * PAGE;
         if page.is_multiple_of(256) {
-            job.step(&format!(
-                "{} of {}",
-                arguments::show_size(at),
-                arguments::show_size(bytes)
-            ));
+            job.step(&format!("{} of {}", show_size(at), show_size(bytes)));
         }
         let length = usize::try_from(bytes - at).unwrap_or(BLOCK).min(BLOCK);
         let content = volume.page(base, page)?.content;

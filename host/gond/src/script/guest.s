@@ -20,6 +20,7 @@ line:   .space 4096
 
         .section .rodata
 ready:  .asciz "ready\n"
+boots:  .asciz "starting\r\n"
 good:   .asciz "status 0\n"
 bad:    .asciz "status 1\n"
 newline: .asciz "\r\n"
@@ -28,6 +29,9 @@ words:  .asciz "\033[31mwhat?\n"
         .text
         .globl start
 start:  mov $stack, %esp
+        mov $boots, %esi        # before it asks for a line: no line's output
+        mov $COM1, %dx
+        call print
 next:   mov $ready, %esi
         mov $COM2, %dx
         call print

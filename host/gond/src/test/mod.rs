@@ -259,7 +259,13 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 only.push(name);
             }
             Long("keep") => keep = Keep::Failed,
-            Long("calls") => dice.calls = Some(number(&mut parser, "calls")?),
+            Long("calls") => {
+                let calls = number(&mut parser, "calls")?;
+                if calls == 0 {
+                    return Err(misused("test", "--calls cannot be '0': it is 1 at least"));
+                }
+                dice.calls = Some(calls);
+            }
             Long("in") => dice.within = Some(parser.value().map_err(usage)?.into()),
             Long("machine") => {
                 let name = parser.value().map_err(usage)?.string().map_err(usage)?;
@@ -270,6 +276,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     let root = place::root()?;
+    check_within(&root, &only, dice.within.as_deref())?;
     let mut tally = Tally::default();
     let is_named = |stage: &&Stage| only.iter().any(|name| name == stage.name);
     let all = STAGES.iter().filter(|stage| only.is_empty() || is_named(stage));
@@ -285,6 +292,22 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Refuses a place for `--in` that no stage would look at, before hours go by.
+fn check_within(root: &Path, only: &[String], within: Option<&Path>) -> Result<()> {
+    let Some(within) = within else { return Ok(()) };
+    if !only.iter().any(|stage| stage == "mutants") {
+        return Err(misused("test", "--in is an option of '--only mutants'"));
+    }
+    if !root.join(within).exists() {
+        let what = format!(
+            "--in cannot be '{}': the sources have no such file or folder",
+            within.display()
+        );
+        return Err(misused("test", what));
+    }
+    Ok(())
 }
 
 /// The value of an option that takes a number.
