@@ -360,6 +360,7 @@ mod tests {
                 one(&mut beneath, step);
             }
             let mut over = MapChanges::above(Beneath::default().and(&beneath));
+            over.expect(Entries::default()).unwrap();
             let (before, meanwhile) = newer.split_at(newer.len() / 2);
             for step in before {
                 one(&mut over, step);

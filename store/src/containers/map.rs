@@ -41,6 +41,8 @@ pub struct Map<K, V> {
     room: usize,
     /// Those of them that room was promised to.
     promised: usize,
+    /// Entries in all that chunks of others may come for.
+    beside: usize,
 }
 
 impl<K, V> Default for Map<K, V> {
@@ -51,6 +53,7 @@ impl<K, V> Default for Map<K, V> {
             count: 0,
             room: 0,
             promised: 0,
+            beside: 0,
         }
     }
 }
@@ -92,6 +95,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
             let more = chunks_for(all).saturating_sub(chunks.len());
             reserve(chunks, more)?;
         }
+        self.beside = self.beside.max(all);
         self.reserve(entries)
     }
 
@@ -164,8 +168,9 @@ impl<K: Copy + Ord, V> Map<K, V> {
             self.room = needed;
             let wanted = chunks_for(needed);
             self.spare.truncate(wanted.saturating_sub(self.chunks.len()));
-            shrink(&mut self.chunks, wanted);
-            shrink(&mut self.spare, wanted);
+            let places = chunks_for(needed.max(self.beside));
+            shrink(&mut self.chunks, places);
+            shrink(&mut self.spare, places);
         }
         is_much
     }
@@ -496,6 +501,32 @@ mod tests {
         assert!(map.chunks.is_empty(), "no chunk without entries");
         map.release(0);
         assert!(map.spare.len() <= 1 && map.is_empty());
+    }
+
+    #[test]
+    fn room_that_others_bring_along_has_places() {
+        let (mut map, mut other) = (Map::default(), Map::default());
+        for key in 0..5000_u32 {
+            other.insert(key, ()).unwrap();
+        }
+        map.reserve_beside(Map::<u32, ()>::beside(5000), 5000).unwrap();
+        // Some come and go, and the room that was not promised is given back.
+        for key in 0..2000 {
+            map.insert(key, ()).unwrap();
+        }
+        for key in 0..2000 {
+            map.remove(key).unwrap();
+        }
+        let places = (map.chunks.capacity(), map.spare.capacity());
+        while let Some((key, ())) = other.pop_first() {
+            map.take_room(&mut other);
+            map.insert(key, ()).unwrap();
+        }
+        assert_eq!(
+            (map.chunks.capacity(), map.spare.capacity()),
+            places,
+            "nothing was allocated"
+        );
     }
 
     #[test]
