@@ -79,7 +79,9 @@ fn service(stand: &mut Stand<'_, '_>) -> Result<()> {
     let outcome = if good { Ok(()) } else { ran.expect(1, says) };
     stand.bench.report("a service is not written to by its name", outcome);
     let cleared = stand.play("oo1 remove parts\n")?;
-    stand.bench.report("and goes with its database", cleared.expect(0, "parts deleted\n"));
+    stand
+        .bench
+        .report("and goes with its database", cleared.expect(0, "parts deleted\n"));
     Ok(())
 }
 
