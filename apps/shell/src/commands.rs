@@ -156,7 +156,7 @@ static COMMANDS: &[Command] = &[
         "rm",
         "[--force] NAME",
         "destroy an object and take its name away",
-        "Every program that uses the object loses it at once. Programs, Clists, services and modules go with --force only, and what the system starts from stays. A program that comes with the system is there again after the next './gond run'.",
+        "An object without a name goes by its address behind 0x. Every program that uses the object loses it at once. Programs, Clists, services and modules go with --force only, and what the system starts from stays. A program that comes with the system is there again after the next './gond run'.",
         Plain(objects::rm),
     ),
     command(
@@ -384,7 +384,7 @@ fn help(_: &mut Shell, arguments: &[&str]) -> Outcome {
                 let summary = text::wrapped(command.summary, WIDTH - SUMMARY_COLUMN).replace('\n', &indented);
                 println!("  {:<9}{}{gap}{:column$}{summary}", command.name, command.arguments, "");
             }
-            let rest = "Any other word is the name of a program. Words may be quoted; # begins a comment. A line has up to 1,000 characters.";
+            let rest = "Any other word is the name of a program. Words may be quoted; # begins a comment. A line has up to 1,000 characters, one of a script up to 4,000.";
             println!("{}", text::wrapped(rest, WIDTH));
             Ok(())
         }

@@ -46,7 +46,7 @@ impl Place {
     /// # Errors
     /// There is no such directory.
     pub fn enter(&mut self, path: &str) -> Outcome {
-        let target = self.walk(path);
+        let target = self.walk(not_empty(path)?);
         target.open()?;
         *self = target;
         Ok(())
@@ -59,7 +59,11 @@ impl Place {
             let path = || format!("/{}", self.names[..=depth].join("/"));
             let found = match directory.find(name) {
                 Err(Error::NoSuchName) => {
-                    return said(format!("{}: there is no such directory; 'ls' lists the names", path()));
+                    let above = self.names[..depth].join("/");
+                    return said(format!(
+                        "{}: there is no such directory; 'ls /{above}' lists the names",
+                        path()
+                    ));
                 }
                 other => other?,
             };
@@ -77,7 +81,7 @@ impl Place {
     /// # Errors
     /// There is no such directory.
     pub fn directory(&self, path: &str) -> Outcome<Directory> {
-        self.walk(path).open()
+        self.walk(not_empty(path)?).open()
     }
 
     /// The directory in which a path's last name stands or would stand, and that name.
@@ -85,10 +89,7 @@ impl Place {
     /// # Errors
     /// There is no such directory; the path has no last name.
     pub fn parent(&self, path: &str) -> Outcome<(Directory, String)> {
-        if path.is_empty() {
-            return Err(Error::Path(PathError::Empty).into());
-        }
-        let mut target = self.walk(path);
+        let mut target = self.walk(not_empty(path)?);
         let Some(name) = target.names.pop() else {
             return said(format!(
                 "{path}: the root directory has no name that could be used here"
@@ -120,7 +121,7 @@ impl Place {
     /// All paths from here that begin with what is typed; directories end with `/`.
     pub fn names_with_prefix(&self, typed: &str) -> Vec<String> {
         let (before, last) = typed.rfind('/').map_or(("", typed), |at| typed.split_at(at + 1));
-        let Ok(names) = self.directory(before).and_then(|directory| Ok(directory.list()?)) else {
+        let Ok(names) = self.walk(before).open().and_then(|directory| Ok(directory.list()?)) else {
             return Vec::new();
         };
         names
@@ -132,6 +133,14 @@ impl Place {
             })
             .collect()
     }
+}
+
+/// The path, which must not be empty.
+fn not_empty(path: &str) -> Outcome<&str> {
+    if path.is_empty() {
+        return Err(Error::Path(PathError::Empty).into());
+    }
+    Ok(path)
 }
 
 #[cfg(test)]

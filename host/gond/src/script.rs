@@ -427,6 +427,10 @@ impl Player<'_> {
             End::Dead(Some(0)) => dead("the processor was reset (a triple fault?)"),
             End::Dead(Some(status)) => dead(&format!("QEMU ended with status {status}")),
             End::Dead(None) => dead("QEMU was killed by a signal"),
+            // A first program that is no shell, for example: what it said is on the terminal only.
+            End::Failure if !self.prompted => {
+                Some(Verdict::Failure(self.obituary("the system reports a failure", guest)))
+            }
             End::Success | End::Failure => Some(self.sum_up(end)),
         }
     }

@@ -1,6 +1,6 @@
 //! Commands on names, objects and capabilities.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 
 use abi::{
     address::OBJECT_BYTES_MAX,
@@ -29,10 +29,17 @@ fn find(shell: &Shell, name: &str) -> Outcome<Found> {
 }
 
 /// Complains of a name that is taken.
-fn taken(command: &str, path: &str) -> Outcome {
-    said(format!(
-        "{command}: {path} is there already; 'rm {path}' would destroy it"
-    ))
+fn taken(shell: &Shell, command: &str, path: &str) -> Outcome {
+    let way_out = match shell.place.find(path) {
+        Ok(found) if is_own(&found) => "the system starts from it, so take another name".into(),
+        Ok(found) if found.kind == Kind::Directory => format!("'ls {path}' lists what is in it"),
+        Ok(found) if found.kind != Kind::Data => {
+            let kind = programs::kind_in_words(found.kind);
+            format!("it is {kind}, which 'rm --force {path}' would destroy")
+        }
+        _ => format!("'rm {path}' would destroy it"),
+    };
+    said(format!("{command}: {path} is there already; {way_out}"))
 }
 
 pub fn ls(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -84,7 +91,7 @@ pub fn mkdir(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     };
     let (mut directory, name) = shell.place.parent(path)?;
     match directory.create_directory(&name) {
-        Err(Error::Directory(names::directory::Error::Exists)) => taken("mkdir", path),
+        Err(Error::Directory(names::directory::Error::Exists)) => taken(shell, "mkdir", path),
         other => Ok(other.map(drop)?),
     }
 }
@@ -105,7 +112,7 @@ pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
     let (mut directory, name) = shell.place.parent(path)?;
     let object = match directory.create(&name, Kind::Data, bytes, 0) {
-        Err(Error::Directory(names::directory::Error::Exists)) => return taken("create", path),
+        Err(Error::Directory(names::directory::Error::Exists)) => return taken(shell, "create", path),
         other => other?,
     };
     println!("{path}: {} at {:#x}", Bytes(object.bytes()), object.base());
@@ -120,9 +127,14 @@ fn forced<'a, 'b>(arguments: &'a [&'b str]) -> (bool, &'a [&'b str]) {
     }
 }
 
+/// Whether the system starts from what a name leads to.
+fn is_own(found: &Found) -> bool {
+    abi::address::system_objects().contains(&found.capability.address)
+}
+
 /// Refuses to change the objects that the system starts from.
 fn refuse_own(command: &str, path: &str, found: &Found) -> Outcome {
-    if abi::address::system_objects().contains(&found.capability.address) {
+    if is_own(found) {
         return said(format!(
             "{command}: {path} is what the system starts from; it stays as it is"
         ));
@@ -133,10 +145,17 @@ fn refuse_own(command: &str, path: &str, found: &Found) -> Outcome {
 /// Refuses to spoil objects that others rely on: never those that the system starts from, and any but data only if the user insists.
 fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outcome {
     refuse_own(command, path, found)?;
-    if found.kind == Kind::Data || force {
+    // Force does not help where the name gives no right to write.
+    let is_possible = (command, found.kind) != ("write", Kind::Service);
+    if found.kind == Kind::Data || force && is_possible {
         return Ok(());
     }
     let kind = programs::kind_in_words(found.kind);
+    if !is_possible {
+        return said(format!(
+            "write: {path} is {kind}: its name gives the right to call it, and none to write"
+        ));
+    }
     let does = match (command, found.kind) {
         ("write", Kind::Program) => "writes where the limits of its pages allow it",
         _ => "does it all the same",
@@ -151,6 +170,10 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         return Err(Complaint::Usage);
     };
     let found = match shell.place.find(path) {
+        // A name that looks like an address is the name still.
+        Err(Complaint::Runtime(Error::NoSuchName)) if let Some(address) = address_in(path) => {
+            return rm_unnamed(path, address, force);
+        }
         Err(Complaint::Runtime(Error::Directory(names::directory::Error::Foreign))) => {
             let (mut directory, name) = shell.place.parent(path)?;
             directory.remove(&name)?;
@@ -174,8 +197,83 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         }
     }
     refuse_system("rm", path, &found, force)?;
+    // The system does not reach such an object, and would answer that there is none: the name must not go alone.
+    if matches!(found.kind, Kind::Data | Kind::Program) && found.word > OBJECT_BYTES_MAX {
+        return said(format!(
+            "rm: {path} has {}, and the system reaches only objects of {} at most: it stays; './gond export' brings its content out",
+            Bytes(found.word),
+            Bytes(OBJECT_BYTES_MAX)
+        ));
+    }
     let (mut directory, name) = shell.place.parent(path)?;
     Ok(directory.delete(&name, found.kind)?)
+}
+
+/// Destroys an object that no name leads to.
+fn rm_unnamed(text: &str, address: u64, force: bool) -> Outcome {
+    let info = call::obj_info(address)?;
+    let base = info.base;
+    if base != address {
+        return said(format!(
+            "rm: {text} is inside of the object at {base:#x}; give that address"
+        ));
+    }
+    if info.flags & OBJECT_PERSISTENT == 0 {
+        return said(format!("rm: the object at {text} is not kept: it goes with its task"));
+    }
+    let as_found = |kind| Found {
+        kind,
+        capability: Capability {
+            address: base,
+            password: 0,
+        },
+        word: 0,
+    };
+    refuse_own("rm", text, &as_found(Kind::Data))?;
+    if let Some(path) = path_to(base)? {
+        return said(format!(
+            "rm: the object at {text} has the name {path}; 'rm {path}' takes both away"
+        ));
+    }
+    let kind = if info.pdx > 0 {
+        Kind::Service
+    } else if info.tag != 0 {
+        Kind::Program
+    } else if Directory::open(base).is_ok() {
+        Kind::Directory
+    } else if Clist::open(base).and_then(|clist| clist.capabilities()).is_ok() {
+        Kind::Clist
+    } else {
+        Kind::Data
+    };
+    refuse_system("rm", text, &as_found(kind), force)?;
+    call::obj_delete(base)?;
+    Clist::root()?.remove_all(base)?;
+    Ok(())
+}
+
+/// The path by which a directory that the root leads to names the object at `base`.
+fn path_to(base: u64) -> Outcome<Option<String>> {
+    let root = Directory::root()?;
+    let mut seen = BTreeSet::from([root.object().base()]);
+    let mut waiting = Vec::from([(root, String::from("/"))]);
+    while let Some((directory, prefix)) = waiting.pop() {
+        attention::check()?;
+        for named in directory.list()? {
+            let (address, path) = (named.found.capability.address, format!("{prefix}{}", named.name));
+            if address == base {
+                return Ok(Some(path));
+            }
+            // What only bears the kind leads to no names.
+            if named.found.kind == Kind::Directory
+                && let Ok(below) = Directory::open(address)
+                && seen.insert(address)
+            {
+                waiting.push((below, format!("{path}/")));
+            }
+        }
+    }
+    Ok(None)
 }
 
 pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -196,9 +294,14 @@ pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
 }
 
+/// The address that the text is, if it is one.
+fn address_in(text: &str) -> Option<u64> {
+    text::number(text).filter(|_| text.starts_with("0x"))
+}
+
 /// The address that a name leads to, or the address itself: behind `0x`. A name that begins so can be told from it by `./`.
 fn address_of(shell: &Shell, text: &str) -> Outcome<u64> {
-    match text::number(text).filter(|_| text.starts_with("0x")) {
+    match address_in(text) {
         Some(address) => Ok(address),
         None => Ok(find(shell, text)?.capability.address),
     }
@@ -257,7 +360,8 @@ pub fn write(shell: &mut Shell, arguments: &[&str]) -> Outcome {
         .filter(|end| *end <= region.bytes());
     let Some(cells) = end.and_then(|_| region.slice::<Cell<u8>>(region.pointer(offset), line.len())) else {
         return said(format!(
-            "write: the text does not fit; {name} has {} bytes",
+            "write: the text does not fit: with its newline it takes {} bytes from {offset} on, and {name} has {}",
+            line.len(),
             region.bytes()
         ));
     };

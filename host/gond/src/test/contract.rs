@@ -6,6 +6,7 @@ mod losses;
 mod nonsense;
 mod person;
 mod rot;
+mod unnamed;
 
 use super::{Bench, built, play, slurp};
 use crate::script::Patience;
@@ -88,6 +89,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     nonsense::run(&mut stand)?;
     losses::run(&mut stand)?;
     rot::run(&mut stand)?;
+    unnamed::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }
