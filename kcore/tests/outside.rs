@@ -106,6 +106,16 @@ fn share_leaves(
     machine.leaf_set(leaf, 3, None);
 }
 
+/// Tables of a space go in pieces.
+fn trim(machine: &mut impl Machine, space: SpaceId, see: &mut impl FnMut(&str, &dyn std::fmt::Debug)) {
+    let leaf = machine.leaf_create().expect("a leaf");
+    machine.link(space, 5, leaf, Rights::R).expect("a link");
+    let trimmed: Vec<Option<u64>> = (0..4).map(|_| machine.space_trim(space, 1)).collect();
+    see("trimmed", &(trimmed, machine.space_tables(space)));
+    see("trimmed", &machine.space_trim(space, 1000));
+    machine.leaf_destroy(leaf);
+}
+
 /// A bit of everything, with all that can be seen of it.
 fn story(machine: &mut impl Machine) -> Vec<String> {
     let mut seen = Vec::new();
@@ -187,15 +197,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.unlink(space, 4096);
     machine.leaf_set(leaf, 511, None);
     machine.leaf_destroy(leaf);
-    let leaf_of_trim = machine.leaf_create().expect("a leaf");
-    machine.link(space, 5, leaf_of_trim, Rights::R).expect("a link");
-    let trimmed: Vec<Option<u64>> = (0..4).map(|_| machine.space_trim(space, 1)).collect();
-    see("trimmed", &(trimmed, machine.space_tables(space)));
-    machine.leaf_destroy(leaf_of_trim);
-    see(
-        "trimmed",
-        &(machine.space_trim(space, 1000), machine.space_trim(callee, 7)),
-    );
+    trim(machine, space, &mut see);
     machine.space_destroy(space);
     machine.space_destroy(callee);
     machine.frame_release(frame);

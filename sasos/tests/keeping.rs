@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{EXCEPTION_KILL, UNMAP_ZERO},
+    layout::{EXCEPTION_KILL, OBJECT_PERSISTENT, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
@@ -307,4 +307,14 @@ fn change(rig: &mut Rig, actor: Actor, base: u64, model: &mut Vec<(u64, Rights)>
             rig.call(actor, Call::ThreadDelete, &[other.thread.0, 0]).unwrap();
         }
     }
+}
+
+/// What the store has of an object is all that is known of it while it is not active.
+#[test]
+fn the_row_of_a_kept_object_says_that_it_is_kept() {
+    let mut rig = Rig::new(6, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 1, PASSWORD);
+    let row = rig.server.store.object(base).expect("a row");
+    assert_eq!(row.flags & OBJECT_PERSISTENT, OBJECT_PERSISTENT);
 }
