@@ -225,8 +225,8 @@ const FORMAT: &str = "\
 Makes a disk image as './gond run' would, without starting it. Refuses if the
 file exists.
 
-  --disk-size SIZE   its size (256M). 16T is the most, if the file system of this
-                     computer takes a file as large; './gond run' starts from 7T
+  --disk-size SIZE   its size (256M). 16T is the most, if this computer's file
+                     system takes a file as large; './gond run' starts from 7T
                      at most, and each GiB needs a MiB of memory
   --bare             without programs: a root directory and a root Clist only
 ";
