@@ -8,6 +8,11 @@
 
 use crate::interface::interface;
 
+/// The part of the memory that is heap, one in so many bytes, and the most: the kernel divides by them, the host tool says by them which disks are too large.
+pub const HEAP_PART: u64 = 8;
+/// See [`HEAP_PART`].
+pub const HEAP_MOST: u64 = 1 << 30;
+
 interface! {
     /// Port of the exit device.
     const EXIT_PORT: u16 = 0xf4;

@@ -544,7 +544,7 @@ fn a_run_of_pages_ends_at_the_limit_of_the_space() {
     assert_eq!(world.check(), Ok(()));
 }
 
-/// What is refused changes nothing: the larger page that would be parted is there as before.
+/// A refused call changes nothing: the larger page that would be parted is there as before.
 #[test]
 fn a_page_that_cannot_be_paid_replaces_nothing() {
     let mut world = World::new(Way::General, true);

@@ -309,7 +309,7 @@ fn change(rig: &mut Rig, actor: Actor, base: u64, model: &mut Vec<(u64, Rights)>
     }
 }
 
-/// What the store has of an object is all that is known of it while it is not active.
+/// While an object is not active, only the store knows anything of it.
 #[test]
 fn the_row_of_a_kept_object_says_that_it_is_kept() {
     let mut rig = Rig::new(6, 4000, 4096);

@@ -5,6 +5,7 @@
 //! generation over what could not be read, and what is there again once a bit is put back would be gone for good.
 
 use crate::event::{Failure, MountError};
+use abi::host::{HEAP_MOST, HEAP_PART};
 use core::fmt::{Display, Formatter, Result};
 
 /// Something that was stable and cannot be read.
@@ -81,11 +82,9 @@ impl Display for Loss {
     }
 }
 
-/// What the system takes of its heap beside what grows with the disk, and the most that there is of it.
+/// Heap that the system takes beside the part that grows with the disk, roughly.
 const HEAP_BESIDE: u64 = 8 << 20;
-const HEAP_MOST: u64 = 1 << 30;
-/// The part of a machine's memory that is heap, and the step in which memory is advised.
-const HEAP_PART: u64 = 8;
+/// The step in which memory is advised, in MiB.
 const MEMORY_STEP: u64 = 32;
 
 /// The memory of a machine that can start from a disk which takes so much heap, in MiB, if there is any.
@@ -94,7 +93,7 @@ pub fn memory_for(heap: u64) -> Option<u64> {
     (all <= HEAP_MOST).then(|| ((all * HEAP_PART) >> 20).next_multiple_of(MEMORY_STEP))
 }
 
-/// What helps where the heap does not suffice for a disk that takes so much of it.
+/// Advice for a machine whose heap is too small for a disk that takes so much of it.
 pub struct Remedy(pub u64);
 
 impl Display for Remedy {

@@ -91,13 +91,9 @@ fn fail_each<E: PartialEq + core::fmt::Debug>(
 }
 
 fn dirty(world: &mut PlainWorld, base: u64, page: u64) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).copy_from_slice(&[page as u8; BLOCK]);
     DirtyPage {
-        base,
-        page,
-        frame,
         flags: PageFlags::READ | PageFlags::WRITE,
+        ..world.dirty(base, page, page as u8)
     }
 }
 

@@ -29,14 +29,7 @@ fn start() -> (PlainWorld, Store) {
 
 fn dirty(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> DirtyPage {
     store.reserve(BASE, 0).expect("room");
-    let frame = world.alloc().expect("memory");
-    *world.bytes_mut(frame) = [stamp; BLOCK];
-    DirtyPage {
-        base: BASE,
-        page: 0,
-        frame,
-        flags: PageFlags::READ,
-    }
+    world.dirty(BASE, 0, stamp)
 }
 
 /// Takes up all events that come without anything more being done; what became of the checkpoint, if it is over.

@@ -6,8 +6,8 @@ use plain::PlainWorld;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{
-    BLOCK, Disk, DiskError, FormatOptions, Frame, MountError, MountMode, Operation, Pages, QueueFull, Random, Request,
-    Store,
+    BLOCK, DirtyPage, Disk, DiskError, FormatOptions, Frame, MountError, MountMode, Operation, PageFlags, Pages,
+    QueueFull, Random, Request, Store,
 };
 
 /// Allocations from this size on are counted: they grow with the disk. (Two pieces of the journal have 128 KiB.)

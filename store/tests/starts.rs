@@ -18,14 +18,7 @@ const PAGES: [u64; 6] = [0, 1, 255, 300, 70_000, 131_000];
 
 fn dirty(world: &mut PlainWorld, store: &mut Store, (base, page): (u64, u64), stamp: u8) -> DirtyPage {
     store.reserve(base, page).expect("room");
-    let frame = world.alloc().expect("memory");
-    *world.bytes_mut(frame) = [stamp; BLOCK];
-    DirtyPage {
-        base,
-        page,
-        frame,
-        flags: PageFlags::READ,
-    }
+    world.dirty(base, page, stamp)
 }
 
 /// Runs the store until it has nothing to do; the last event that was not a page.

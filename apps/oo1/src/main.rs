@@ -291,7 +291,7 @@ fn verify(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Deletes a database and its service. What only bears the name of the service stays.
+/// Deletes a database and its service. An entry that has the service's name and is not its service stays.
 fn remove(name: &str) -> Outcome {
     let object = database_object(name)?;
     let mut directory = Directory::root()?;

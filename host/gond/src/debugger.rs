@@ -41,7 +41,7 @@ impl Drop for SocketName {
     }
 }
 
-/// What to do about a socket that cannot be had.
+/// The advice for a socket that cannot be had.
 const OTHER: &str = "name another socket for the debugger";
 
 /// Fails where the emulator could not make the debugger's socket.

@@ -13,6 +13,7 @@ use crate::tree::{self, NO_LIMITS};
 use crate::volume::{Block, Damage, Volume, now_ns};
 use abi::Rights;
 use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, SLOT};
+use abi::host::HEAP_PART;
 use abi::layout::{Capability, OBJECT_PERSISTENT};
 use anyhow::{Context, Result, bail};
 use linker::Image;
@@ -93,7 +94,7 @@ pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()
 /// Whether a machine with so much memory can start from a disk of that size: an image that none can start from is not made for a run.
 pub fn startable(bytes: u64, memory: u64) -> Result<()> {
     let heap = store::heap_for(bytes / PAGE).unwrap_or(0);
-    if heap > memory / 8 || store::memory_for(heap).is_none() {
+    if heap > memory / HEAP_PART || store::memory_for(heap).is_none() {
         bail!(
             "a machine with {} of memory cannot start from a disk of {}. {}",
             show_size(memory),

@@ -21,8 +21,8 @@ pub fn root() -> Result<PathBuf> {
     )
 }
 
-/// What is there under a name, if it is something else than a regular file. To be asked before it is opened: opening a named pipe waits for its other
-/// end, for ever perhaps.
+/// The kind of a file that is no regular file. A caller asks this before opening the file, because opening a named pipe waits for its other end, perhaps
+/// for ever.
 pub fn irregular(path: &Path) -> Option<&'static str> {
     let kind = std::fs::metadata(path).ok()?.file_type();
     let kinds = [

@@ -341,7 +341,7 @@ impl Player<'_> {
             Event::Console(bytes) => self.print(&bytes)?,
             Event::Control(text) if text == host::READY => {
                 self.boot_time.get_or_insert_with(|| guest.started.elapsed());
-                // What it printed before it asked may still be on its way through the other socket.
+                // Text that the guest printed before this question may still be on its way through the other socket.
                 let until = Instant::now() + OVERTAKEN;
                 while !self.prompted
                     && let Some(left) = until.checked_duration_since(Instant::now())

@@ -8,7 +8,7 @@ use store::{
 };
 
 const BASE: u64 = 1 << 40;
-/// What a poll of the server has at most, and what is left of it beside other work.
+/// Budgets of a poll: the server's whole one, and two that other work has taken a part of.
 const GRANTS: [u64; 3] = [12_000, 10_000, 9_000];
 /// More than any job of these needs.
 const POLLS_MAX: usize = 20_000;

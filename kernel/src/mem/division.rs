@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use abi::address::{PAGE, PAGES_PER_SLOT};
+use abi::host::{HEAP_MOST, HEAP_PART};
 use kcore::frames::Range;
 
 use super::heap;
@@ -11,9 +12,8 @@ use crate::arch::{self, BootInformation};
 
 /// Pages that drivers may share with devices.
 const DEVICE_PAGES: usize = 32;
-/// Least and most that is put aside for the heap, in bytes.
+/// The least that is put aside for the heap, in bytes.
 const HEAP_LEAST: u64 = 8 << 20;
-const HEAP_MOST: u64 = 1 << 30;
 
 /// The size of the kernel's own heap if the server has one of its own: tables of threads, spaces and ways.
 const HEAP_KERNEL: u64 = 6 << 20;
@@ -64,7 +64,7 @@ impl Division {
             .filter(|range| range.1 <= 4 << 30)
             .max_by_key(|range| range.1 - range.0)
             .expect("memory below 4 GiB");
-        let heap_bytes = (bytes / 8)
+        let heap_bytes = (bytes / HEAP_PART)
             .clamp(HEAP_LEAST, HEAP_MOST)
             .min((largest.1 - largest.0) / 2)
             & !0xfff;

@@ -34,7 +34,7 @@ pub const CLONE_PAGES_MAX: u64 = 1 << 16;
 /// server outside, and a run 100 or 300.
 const PIECE_PAGES: usize = 30 * (1 + RUN);
 const RUN: usize = 8;
-/// What a page table counts as, also one without a page.
+/// Pages that each page table counts as, also one without a page.
 const PART: usize = 50;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;

@@ -37,14 +37,7 @@ impl Dice {
 }
 
 fn dirty(world: &mut PlainWorld, base: u64, page: u64) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).fill((page % 250) as u8 + 1);
-    DirtyPage {
-        base,
-        page,
-        frame,
-        flags: PageFlags::READ,
-    }
+    world.dirty(base, page, (page % 250) as u8 + 1)
 }
 
 fn record(base: u64, pages: u64) -> ObjectRecord {

@@ -28,14 +28,7 @@ fn record(base: u64, pages: u64, capabilities: usize) -> ObjectRecord {
 }
 
 fn dirty(world: &mut PlainWorld, base: u64, page: u64) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).fill((page % 250) as u8 + 1);
-    DirtyPage {
-        base,
-        page,
-        frame,
-        flags: PageFlags::READ,
-    }
+    world.dirty(base, page, (page % 250) as u8 + 1)
 }
 
 /// The disk, and the store on it as a read-only mount finds it: with a checkpoint and one record in the journal.

@@ -1,6 +1,6 @@
 //! The simplest world: a disk that does everything at once, in order, and fails only where it is told to.
 
-use super::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
+use super::{BLOCK, DirtyPage, Disk, DiskError, Frame, Operation, PageFlags, Pages, QueueFull, Random, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -41,6 +41,19 @@ impl PlainWorld {
             done_all_the_same: false,
             held: 0..0,
             kept: VecDeque::new(),
+        }
+    }
+
+    /// A page of an object in a frame of its own, full of a byte.
+    #[allow(dead_code, reason = "not every test that has this world has pages")]
+    pub fn dirty(&mut self, base: u64, page: u64, stamp: u8) -> DirtyPage {
+        let frame = self.alloc().expect("memory");
+        self.bytes_mut(frame).fill(stamp);
+        DirtyPage {
+            base,
+            page,
+            frame,
+            flags: PageFlags::READ,
         }
     }
 }

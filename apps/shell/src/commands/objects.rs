@@ -264,7 +264,7 @@ fn path_to(base: u64) -> Outcome<Option<String>> {
             if address == base {
                 return Ok(Some(path));
             }
-            // What only bears the kind leads to no names.
+            // An entry may say that it is a directory and lead to something else.
             if named.found.kind == Kind::Directory
                 && let Ok(below) = Directory::open(address)
                 && seen.insert(address)

@@ -71,7 +71,7 @@ pub enum Bound {
     Times(u64, &'static str),
     /// So many hundredths of another row of ours.
     Hundredths(u64, &'static str),
-    /// What its peer takes.
+    /// The instructions of its peer.
     Peer,
     /// Another row of ours, divided by so much.
     Part(u64, &'static str),
