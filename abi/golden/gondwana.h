@@ -350,6 +350,8 @@ _Static_assert(offsetof(gond_kernel_page, boot_time_ns) == 40, "KernelPage.boot_
 _Static_assert(offsetof(gond_kernel_page, domain_count) == 48, "KernelPage.domain_count");
 
 /* The host */
+#define GOND_HOST_HEAP_PART UINT64_C(8)
+#define GOND_HOST_HEAP_MOST UINT64_C(0x40000000)
 #define GOND_HOST_EXIT_PORT UINT64_C(244)
 #define GOND_HOST_LOG_PORT UINT64_C(233)
 #define GOND_HOST_DEBUGGER_PORT UINT64_C(1000)

@@ -8,12 +8,11 @@
 
 use crate::interface::interface;
 
-/// The part of the memory that is heap, one in so many bytes, and the most: the kernel divides by them, the host tool says by them which disks are too large.
-pub const HEAP_PART: u64 = 8;
-/// See [`HEAP_PART`].
-pub const HEAP_MOST: u64 = 1 << 30;
-
 interface! {
+    /// The heap is one in so many bytes of the machine's memory: the kernel divides memory by it, and the host tool says by it which disks are too large.
+    const HEAP_PART: u64 = 8;
+    /// The heap has so many bytes at most.
+    const HEAP_MOST: u64 = 0x4000_0000;
     /// Port of the exit device.
     const EXIT_PORT: u16 = 0xf4;
     /// Port of the kernel's log.

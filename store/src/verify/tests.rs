@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::plain::PlainWorld;
-use crate::{
-    CheckpointKind, DirtyPage, Disk, Event, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags, Pages,
-};
+use crate::{CheckpointKind, DirtyPage, Disk, Event, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags};
 use alloc::{vec, vec::Vec};
 
 const BLOCKS: u64 = 2000;
