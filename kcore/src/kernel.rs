@@ -135,12 +135,13 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     /// A kernel over these ranges of memory.
     pub fn new(mut hardware: H, ranges: &[Range]) -> Self {
-        let spaces = Spaces::new(hardware.tags());
+        let frames = Frames::new(ranges);
+        let spaces = Spaces::new(hardware.tags(), frames.total());
         let threads = Threads::new(hardware.threads(), P::THREADS_MAX);
         let waits = WaitQueues::new(hardware.random());
         Self {
             hardware,
-            frames: Frames::new(ranges),
+            frames,
             spaces,
             threads,
             portals: Portals::default(),

@@ -101,6 +101,8 @@ pub struct Space {
 
 /// Spaces that may exist. Each has a tag of its own; tag 0 is the kernel's.
 pub const SPACES_MAX: usize = 4095;
+/// Frames for each space that may exist: one with a program in it takes as many, for its tables and its stack.
+const FRAMES_EACH: u64 = 8;
 
 /// All spaces.
 pub struct Spaces {
@@ -108,6 +110,8 @@ pub struct Spaces {
     /// Their place in memory, for the fast path in assembly.
     base: usize,
     free: Vec<u32>,
+    /// So many may exist.
+    most: usize,
     tags: Tags,
     /// Whether translations may be kept over loads of another root.
     keeps: bool,
@@ -126,12 +130,16 @@ impl Spaces {
     /// Offset of the address of the first space, for the fast path in assembly.
     pub const BASE: usize = offset_of!(Self, base);
 
-    /// No spaces.
-    pub fn new(tags: Tags) -> Self {
+    /// No spaces, on a machine with so many frames.
+    pub fn new(tags: Tags, frames: u64) -> Self {
+        let most = usize::try_from(frames / FRAMES_EACH).map_or(SPACES_MAX, |most| most.min(SPACES_MAX));
+        // Room for all, from the start: to move many spaces to a larger place is long work.
+        let slots = Vec::with_capacity(most);
         Self {
-            slots: Vec::new(),
-            base: 0,
-            free: Vec::new(),
+            base: slots.as_ptr() as usize,
+            slots,
+            free: Vec::with_capacity(most),
+            most,
             keeps: tags == Tags::Present,
             tags,
         }
@@ -216,15 +224,8 @@ impl Spaces {
     /// # Errors
     /// [`Shortage::Spaces`], [`Shortage::Frames`].
     pub fn create(&mut self, frames: &mut Frames, hardware: &mut impl Hardware) -> Result<SpaceId, Shortage> {
-        if self.free.is_empty() && self.slots.len() >= SPACES_MAX {
+        if self.free.is_empty() && self.slots.len() >= self.most {
             return Err(Shortage::Spaces);
-        }
-        if self.free.is_empty() {
-            // Room for its place to come back, too.
-            let places = self.slots.len() + 1;
-            self.slots.try_reserve(1).map_err(|_| Shortage::Frames)?;
-            self.free.try_reserve(places).map_err(|_| Shortage::Frames)?;
-            self.base = self.slots.as_ptr() as usize;
         }
         let root = frames.take_zeroed(hardware)?;
         for &(index, entry) in hardware.kernel_entries() {
@@ -252,7 +253,6 @@ impl Spaces {
             links: 0,
             live: true,
         });
-        self.base = self.slots.as_ptr() as usize;
         Ok(SpaceId(self.slots.len() as u32 - 1))
     }
 
@@ -427,7 +427,7 @@ mod tests {
 
     /// So many spaces that only count epochs.
     pub(crate) fn spaces(count: u32) -> Spaces {
-        let mut spaces = Spaces::new(Tags::Absent);
+        let mut spaces = Spaces::new(Tags::Absent, u64::MAX);
         spaces.slots.extend((0..count).map(|number| Space {
             epochs: Epochs::new(SpaceId(number)),
             ..space(0)
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn translations_are_kept_only_between_a_load_and_the_next_revocation() {
-        let mut spaces = Spaces::new(Tags::Present);
+        let mut spaces = Spaces::new(Tags::Present, u64::MAX);
         for number in 0..2 {
             let load = spaces.load_value(Frame::named(1), number);
             spaces.slots.push(space(load));
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn without_tags_nothing_is_ever_kept() {
-        let mut spaces = Spaces::new(Tags::Absent);
+        let mut spaces = Spaces::new(Tags::Absent, u64::MAX);
         let load = spaces.load_value(Frame::named(7), 3);
         spaces.slots.push(space(load));
         spaces.loaded(SpaceId(0));

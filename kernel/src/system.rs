@@ -111,6 +111,15 @@ const ZEROED_GOAL: u32 = 256;
 /// Events between two checks.
 const EVENTS_EACH: u32 = 1000;
 
+/// A look that has been put off for so long, for threads that were woken, that it goes before any other thread.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Owed {
+    Nothing,
+    /// Once the thread that was woken waits.
+    Later,
+    Now,
+}
+
 /// Everything behind the lock.
 pub struct System<S: Supervisor> {
     /// The platform under the server.
@@ -127,6 +136,8 @@ pub struct System<S: Supervisor> {
     news: bool,
     /// Until when a look that is due may be put off, for the sake of threads that have just been woken; 0 if none is due.
     put_off_until: u64,
+    /// Whether a look has been put off for too long.
+    owed: Owed,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
@@ -164,6 +175,7 @@ impl<S: Supervisor> System<S> {
             polled_ns: 0,
             news: false,
             put_off_until: 0,
+            owed: Owed::Nothing,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -207,6 +219,9 @@ impl<S: Supervisor> System<S> {
                     context.reset(context.rip, context.rsp);
                 }
                 self.platform.kernel.park(key, deadline, operation);
+                if self.owed == Owed::Later {
+                    self.owed = Owed::Now;
+                }
             }
             Outcome::Again => {
                 let operation = self.platform.kernel.take_operation(index).or(operation);
@@ -229,6 +244,7 @@ impl<S: Supervisor> System<S> {
         let kernel = &self.platform.kernel;
         let is_plain = kernel.current() == Some(index)
             && !self.unfinished
+            && self.owed == Owed::Nothing
             && !self.is_poll_wanted()
             && kernel.hardware.stop.is_none();
         if is_plain {
@@ -303,6 +319,7 @@ impl<S: Supervisor> System<S> {
     fn poll(&mut self) {
         self.news = false;
         self.put_off_until = 0;
+        self.owed = Owed::Nothing;
         self.polled_ns = self.platform.now_ns();
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
@@ -324,7 +341,9 @@ impl<S: Supervisor> System<S> {
     }
 
     /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, and the look
-    /// comes half a pause later: one that sleeps for a pause each time would else find the look before it every second time.
+    /// comes half a pause later: one that sleeps for a pause each time would else find the look before it every second time. A look that has
+    /// waited for long comes as soon as that thread gives the processor up, never before it: the piece that kept the thread from being woken in
+    /// time, and the look's, would be one wait.
     pub fn poll_when_due(&mut self) {
         let now = self.platform.now_ns();
         if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
@@ -332,8 +351,13 @@ impl<S: Supervisor> System<S> {
                 self.put_off_until = now + PUT_OFF_NS;
             }
             let kernel = &self.platform.kernel;
-            let woken = kernel.should_preempt() || kernel.current().is_some() && !kernel.has_run_for(LONG_NS);
-            if woken && now < self.put_off_until {
+            let goes_first = kernel.should_preempt();
+            let waited_long = now >= self.put_off_until;
+            if goes_first && waited_long {
+                self.owed = Owed::Later;
+            }
+            let just_began = kernel.current().is_some() && !kernel.has_run_for(LONG_NS);
+            if goes_first || just_began && !waited_long {
                 kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, now + PIECE_NS / 2);
                 return;
             }
@@ -359,7 +383,7 @@ impl<S: Supervisor> System<S> {
             }
             // Not while a thread runs here: another processor may want it, and only user code, or a waiting processor,
             // gives it up. User code lets interrupts in anyway.
-            if self.unfinished && self.platform.kernel.current().is_none() {
+            if (self.unfinished || self.owed == Owed::Now) && self.platform.kernel.current().is_none() {
                 return None;
             }
             if let Some(server) = S::next(self) {
@@ -474,7 +498,7 @@ impl<S: Supervisor> System<S> {
         if core::mem::take(&mut self.unfinished) {
             return true;
         }
-        if self.is_poll_wanted() {
+        if self.is_poll_wanted() || self.owed == Owed::Now {
             self.poll();
             return true;
         }

@@ -61,7 +61,7 @@ fn map(kernel: &mut Kernel<Fake, Bare>, from: SpaceId, source: Fpage, to: SpaceI
 
 #[test]
 fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
-    let (mut kernel, sigma0, spaces) = kernel(5000, 1000, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]);
+    let (mut kernel, sigma0, spaces) = kernel(8200, 1000, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]);
     let before = (kernel.frames_free(), kernel.mapping_nodes());
     let first = spaces[0];
     map(

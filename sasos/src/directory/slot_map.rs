@@ -25,7 +25,7 @@ const TABLE: u32 = 1 << 31;
 /// Slot numbers in a second-level table.
 pub(crate) const REACH: u64 = 1024;
 /// The cost of an entry that changes, in instructions, roughly.
-const COST_ENTRY: u64 = 4;
+const COST_ENTRY: u64 = 5;
 const STRETCHES: u64 = (USER_END / SLOT).div_ceil(REACH);
 
 /// The cost of giving so many slots another owner. Whole stretches are one entry each.

@@ -48,6 +48,8 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
 pub const DELETIONS_BESIDE: usize = 16;
 /// The cost of a call beside the sync that it begins, in instructions, roughly.
 const COST_CALL: Cost = Cost::own(4_500);
+/// The cost of entering a record into the object table.
+const COST_RECORD: Cost = Cost::own(4_500);
 
 impl Server {
     /// Writes the record of a persistent object into the object table. Durable with the next
@@ -56,6 +58,7 @@ impl Server {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::InUse`]; the table is as it was.
     pub(crate) fn put_record(&mut self, record: ObjectRecord) -> Result<(), Error> {
+        self.budget.spend(COST_RECORD);
         self.store.put_object(record).map_err(|error| match error {
             PutError::DiskFull => Error::DiskFull,
             PutError::Memory => Error::NoMemory,

@@ -20,7 +20,8 @@ use crate::{
 
 /// Spaces whose calls are forgotten one by one in an event.
 const APART: u32 = 8;
-/// The cost of having all calls forgotten, in instructions, roughly.
+/// The cost of having the calls of one space forgotten, in instructions, roughly, and of finding the next; of having all calls forgotten.
+const COST_ONE: Cost = Cost::calling(250, 1);
 const COST_ALL: Cost = Cost::calling(5000, 1);
 
 impl Server {
@@ -53,6 +54,7 @@ impl Server {
             let Some(space) = self.callees.open_of_object_after(base, after) else {
                 return;
             };
+            self.budget.spend(COST_ONE);
             world.portal_forget(Stale::CallsInto(space));
             after = Some(space);
         }
@@ -74,13 +76,14 @@ impl Server {
     }
 
     /// Those of all that read through to it; tells whether they were few. As deep as merged calls go, and no deeper than [`APART`].
-    fn calls_below_stale(&self, world: &mut impl World, space: SpaceId, left: &mut u32) -> bool {
+    fn calls_below_stale(&mut self, world: &mut impl World, space: SpaceId, left: &mut u32) -> bool {
         let serial = self.domains.serial(space);
         let mut after = None;
         while let Some(derived) = self.callees.derived_after(serial, after) {
             let Some(less) = left.checked_sub(1) else { return false };
             *left = less;
             let below = SpaceId(derived.4);
+            self.budget.spend(COST_ONE);
             world.portal_forget(Stale::CallsOf(below));
             if !self.calls_below_stale(world, below, left) {
                 return false;

@@ -32,6 +32,8 @@ use crate::{
 const COST_LEAF: Cost = Cost::calling(110, 1);
 const COST_NODE: Cost = Cost::calling(250, 1);
 const COST_PAGE: Cost = Cost::own(250);
+/// The cost of having a domain forget all, beside its nodes: of hiding them, of making the kernel forget its calls, and of flushing its space.
+const COST_FORGET: Cost = Cost::calling(800, 2);
 /// Domains from which an object that ends is taken in one piece.
 pub(crate) const FEW: u32 = 4;
 
@@ -294,6 +296,7 @@ impl Server {
 
     /// Has a domain forget all that it has found out.
     pub(in crate::protection) fn forget_all(&mut self, world: &mut impl World, space: SpaceId) {
+        self.budget.spend(COST_FORGET);
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };

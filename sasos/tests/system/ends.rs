@@ -288,6 +288,7 @@ fn family_at_random(seed: u64) {
 fn all_merged_callees_of_a_domain_forget() {
     const IMAGES: u64 = 24;
     const EACH: u64 = 16;
+    const EACH_EVENT: u64 = 12;
     let mut system = System::boot_with(80, 32768, 16384);
     let first = system.first;
     let client = system.task(first);
@@ -309,7 +310,7 @@ fn all_merged_callees_of_a_domain_forget() {
     assert!(system.server.callees.count() as u64 >= IMAGES * EACH);
     system.run(client);
     let mut resumed = Resumed::First;
-    for event in 0.. {
+    for event in 0_u64.. {
         assert!(event < 500, "it does not end");
         let call = Event::Call {
             thread: client,
@@ -320,6 +321,8 @@ fn all_merged_callees_of_a_domain_forget() {
         match system.server.handle(&mut system.platform, call) {
             Outcome::Return(result) => {
                 assert_eq!(result, Ok((0, 0)));
+                // Each has its space flushed and its calls forgotten, so few of them fit into an event.
+                assert!(event > IMAGES * EACH / EACH_EVENT, "{event} events");
                 break;
             }
             other => assert_eq!(other, Outcome::Again),

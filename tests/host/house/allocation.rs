@@ -60,7 +60,7 @@ const EXCEPTIONS: &[(&str, &[(&str, usize)])] = &[
             ("kcore/src/bare/mapping/space.rs", 1),
             ("kcore/src/bare/mapping/tables.rs", 1),
             ("kcore/src/shares.rs", 2),
-            ("kcore/src/space.rs", 3),
+            ("kcore/src/space.rs", 5),
             ("sasos/src/pages/slots.rs", 2),
             ("store/src/containers/places.rs", 1),
             ("store/src/heap.rs", 1),
