@@ -101,6 +101,8 @@ pub struct Space {
 
 /// Spaces that may exist. Each has a tag of its own; tag 0 is the kernel's.
 pub const SPACES_MAX: usize = 4095;
+/// At least so many may exist on the smallest machine.
+const SPACES_LEAST: usize = 16;
 /// Frames for each space that may exist: one with a program in it takes as many, for its tables and its stack.
 const FRAMES_EACH: u64 = 8;
 
@@ -132,7 +134,8 @@ impl Spaces {
 
     /// No spaces, on a machine with so many frames.
     pub fn new(tags: Tags, frames: u64) -> Self {
-        let most = usize::try_from(frames / FRAMES_EACH).map_or(SPACES_MAX, |most| most.min(SPACES_MAX));
+        let most =
+            usize::try_from(frames / FRAMES_EACH).map_or(SPACES_MAX, |most| most.clamp(SPACES_LEAST, SPACES_MAX));
         // Room for all, from the start: to move many spaces to a larger place is long work.
         let slots = Vec::with_capacity(most);
         Self {

@@ -33,7 +33,7 @@ const COST_LEAF: Cost = Cost::calling(110, 1);
 const COST_NODE: Cost = Cost::calling(250, 1);
 const COST_PAGE: Cost = Cost::own(250);
 /// The cost of having a domain forget all, beside its nodes: of hiding them, of making the kernel forget its calls, and of flushing its space.
-const COST_FORGET: Cost = Cost::calling(800, 2);
+const COST_FORGET: Cost = Cost::calling(1_050, 2);
 /// Domains from which an object that ends is taken in one piece.
 pub(crate) const FEW: u32 = 4;
 

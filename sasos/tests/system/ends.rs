@@ -3,7 +3,7 @@
 use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE, SLOT},
-    layout::{PD_EMPTY, PD_MERGE},
+    layout::{CALL_DEPTH_MAX, PD_EMPTY, PD_MERGE},
 };
 use kcore::{
     Machine, ThreadId,
@@ -308,9 +308,38 @@ fn all_merged_callees_of_a_domain_forget() {
         system.call(client, Call::ObjDelete, &[entries]).unwrap();
     }
     assert!(system.server.callees.count() as u64 >= IMAGES * EACH);
+    // Each has its space flushed and its calls forgotten, so few of them fit into an event.
+    let events = flush(&mut system, client);
+    assert!(events > IMAGES * EACH / EACH_EVENT, "{events} events");
+}
+
+/// The same where each is merged with the one before it. Each piece goes down from the first to the last that it has come to, and gets on.
+#[test]
+fn a_chain_of_merged_callees_forgets() {
+    let mut system = System::boot_with(81, 32768, 16384);
+    let first = system.first;
+    let client = system.task(first);
+    for password in 0..CALL_DEPTH_MAX as u64 - 1 {
+        let image = system.image(client);
+        let (entries, _) = system.object(client, 1);
+        system.set_word(client, entries, image + ENTRY).unwrap();
+        let arguments = [image, 100 + password, 0, entries, 1];
+        system.call(client, Call::ObjCrePdx, &arguments).unwrap();
+        let entered = system.start(client, Call::PdxCall, &[image + ENTRY, 1, PD_MERGE]);
+        assert_eq!(entered, Answer::Elsewhere);
+        system.touch(client, image + ENTRY, Touch::Execute).unwrap();
+    }
+    for _ in 0..CALL_DEPTH_MAX - 1 {
+        assert_eq!(system.start(client, Call::PdxReturn, &[0, 0]), Answer::Elsewhere);
+    }
+    flush(&mut system, client);
+}
+
+/// `ApdFlush`, event by event; tells how many it took.
+fn flush(system: &mut System, client: ThreadId) -> u64 {
     system.run(client);
     let mut resumed = Resumed::First;
-    for event in 0_u64.. {
+    for event in 0.. {
         assert!(event < 500, "it does not end");
         let call = Event::Call {
             thread: client,
@@ -321,14 +350,13 @@ fn all_merged_callees_of_a_domain_forget() {
         match system.server.handle(&mut system.platform, call) {
             Outcome::Return(result) => {
                 assert_eq!(result, Ok((0, 0)));
-                // Each has its space flushed and its calls forgotten, so few of them fit into an event.
-                assert!(event > IMAGES * EACH / EACH_EVENT, "{event} events");
-                break;
+                system.finish_work();
+                system.server.check(&system.platform).unwrap();
+                return event;
             }
             other => assert_eq!(other, Outcome::Again),
         }
         resumed = Resumed::Woken;
     }
-    system.finish_work();
-    system.server.check(&system.platform).unwrap();
+    unreachable!("it ended, or the test did")
 }
