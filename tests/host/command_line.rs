@@ -383,7 +383,15 @@ fn an_image_in_use_is_left_alone() {
     std::fs::write(&file, noise(10)).unwrap();
     let held = std::fs::File::open(&image).unwrap();
     held.lock().unwrap();
-    assert!(refused(&["import", &image, &file, "new"], 1).contains("in use"));
+    let before = std::fs::read(&image).unwrap();
+    for words in [
+        &["import", &image, &file, "new"][..],
+        &["mend", &image],
+        &["check", &image, "--accept-loss"],
+    ] {
+        assert!(refused(words, 1).contains("in use"), "{words:?}");
+    }
+    assert!(std::fs::read(&image).unwrap() == before, "it was written to");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! Objects without a name are no fault: a program may keep a capability elsewhere.
 
 use crate::arguments::{self, count, show_size};
-use crate::disk::Access;
+use crate::disk::lock_image;
 use crate::display::{self, Job};
 use crate::tree::{self, Named};
 use crate::volume::Volume;
@@ -39,9 +39,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("check", arguments, &["IMAGE"], &["json", "accept-loss"])?;
     let path = Path::new(&operands.values[0]);
     let volume = if operands.has("accept-loss") {
-        Volume::accept_loss(path)?
+        Volume::accept_loss(&lock_image(path)?)?
     } else {
-        Volume::open(path, Access::Read)?
+        Volume::open(path)?
     };
     let checked = look(volume)?;
     let [objects, pages, blocks] = checked.counts;
@@ -92,7 +92,7 @@ pub fn inspect(path: &Path) -> Result<()> {
 
 /// Checks an image and tells all.
 pub fn examine(path: &Path) -> Result<Checked> {
-    look(Volume::open(path, Access::Read)?)
+    look(Volume::open(path)?)
 }
 
 fn look(mut volume: Volume) -> Result<Checked> {

@@ -1,7 +1,6 @@
 //! `gond ls`: the names on a disk image, and the objects to which none leads.
 
 use crate::arguments;
-use crate::disk::Access;
 use crate::image;
 use crate::tree::{self, Named};
 use crate::volume::Volume;
@@ -28,7 +27,7 @@ struct Row {
 /// Runs `gond ls`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json"])?;
-    let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
+    let mut volume = Volume::open(Path::new(&operands.values[0]))?;
     let (mut all, complaints) = tree::walk(&mut volume);
     all.extend(unnamed(&mut volume, &all));
     let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();

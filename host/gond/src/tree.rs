@@ -365,7 +365,7 @@ pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Access;
+    use crate::disk::lock_image;
 
     /// A name whose deletion had begun leads to an object that has its address now, and a capability of the old one is listed still: only one that
     /// the object knows, and that destroys, lets the deletion be finished.
@@ -373,7 +373,7 @@ mod tests {
     fn a_deletion_is_finished_for_the_object_that_was_meant() {
         let path = std::env::temp_dir().join(format!("gond-deletions-{}.img", std::process::id()));
         image::create(&path, 16 << 20, None).unwrap();
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         for (number, (listed, knows, rights, goes)) in [
             (true, false, Rights::OWNER, false),
             (false, false, Rights::OWNER, false),
@@ -421,7 +421,7 @@ mod tests {
     fn a_capability_that_gives_nothing_is_not_entered() {
         let path = std::env::temp_dir().join(format!("gond-entered-{}.img", std::process::id()));
         image::create(&path, 16 << 20, None).unwrap();
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         let address = volume.free_address();
         volume.put(&image::new_record(address, 1, 7, 0)).unwrap();
         for (password, gives) in [(8, false), (7, true)] {
