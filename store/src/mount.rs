@@ -217,16 +217,16 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
     if current.generation == 1 {
         bad.retain(|block| !blank.contains(block));
     }
-    // Rot in a superblock that says it is old costs nothing; but where it is not alone, both must say so.
+    // A copy that says it is of the generation before costs nothing, rotten or not. Where both are rotten, both must say so.
     let newer = Geometry::superblock(current.generation + 1, 0);
     let is_bad = |block: &u64| bad.contains(block);
     let is_old = |block: u64| claims.contains(&(block, current.generation - 1));
     let mut doubtful: Vec<u64> = with_room(room)?;
-    doubtful.extend(
-        [newer, newer + 1]
-            .into_iter()
-            .filter(|&block| is_bad(&block) && !is_old(block)),
-    );
+    for block in [newer, newer + 1] {
+        if is_bad(&block) && !is_old(block) {
+            push_reserved(&mut doubtful, block);
+        }
+    }
     let both = [newer, newer + 1].iter().all(is_bad);
     let newer_unreadable = !doubtful.is_empty() && (both || !unread.is_empty());
     if newer_unreadable && !unread.is_empty() {
@@ -234,8 +234,9 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
         if mode == MountMode::ReadWrite {
             return Err(MountError::Disk);
         }
-        let others = unread.iter().filter(|&&block| block / 2 != newer / 2);
-        doubtful.extend(others);
+        for block in unread.into_iter().filter(|block| block / 2 != newer / 2) {
+            push_reserved(&mut doubtful, block);
+        }
     }
     let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
