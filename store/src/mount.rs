@@ -333,7 +333,13 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
     let root = superblock.table;
     if root.block != 0 {
         let mut ids: Vec<NodeId> = Vec::new();
-        for level in read_levels(world, superblock)?.into_iter().rev() {
+        let levels = read_levels(world, superblock)?;
+        let leaves = levels.iter().flatten().filter_map(|(_, node)| match node {
+            Decoded::Leaf(rows) => Some(rows),
+            Decoded::Inner(_) => None,
+        });
+        require_distinct(leaves.flatten().flat_map(|(row, _)| &row.overflow))?;
+        for level in levels.into_iter().rev() {
             let mut below = core::mem::take(&mut ids).into_iter();
             reserve(&mut ids, level.len())?;
             for (place, node) in level {
@@ -390,10 +396,23 @@ fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Ve
         if mixed || levels.len() >= HEIGHT_MAX || below.len() as u64 > superblock.geometry.total {
             return Err(MountError::Damaged(Structure::Table, superblock.table.block));
         }
+        // Where a node stood on two levels, its leaves would, too.
+        require_distinct(below.iter())?;
         push_reserved(&mut levels, level);
         next = below;
     }
     Ok(levels)
+}
+
+/// Refuses blocks that several parents lead to. Each would be taken into memory as often as it is named, and a crafted table names one a million times.
+fn require_distinct<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Result<(), MountError> {
+    let mut blocks = with_room(places.clone().count())?;
+    places.for_each(|place| push_reserved(&mut blocks, place.block));
+    blocks.sort_unstable();
+    match blocks.array_windows().find(|[one, next]| one == next) {
+        Some(&[block, _]) => Err(MountError::Damaged(Structure::Table, block)),
+        None => Ok(()),
+    }
 }
 
 fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<LoadedRow>) -> Result<Vec<Row>, MountError> {
@@ -414,3 +433,6 @@ fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<Loaded
     }
     Ok(whole)
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,7 @@ const BANNED: [&str; 24] = [
 const EXEMPT: [&str; 6] = [
     "kcore/src/bare/mapping/check.rs",
     "sasos/src/accounts/tests.rs",
+    "store/src/mount/tests.rs",
     "store/src/settle/tests.rs",
     "store/src/verify/tests.rs",
     "sasos/src/calls/check.rs",
