@@ -7,7 +7,7 @@
 use crate::arguments::{self, count, show_size};
 use crate::disk::lock_image;
 use crate::display::{self, Job};
-use crate::tree::{self, Named};
+use crate::tree::{self, Named, is_taken_back};
 use crate::volume::Volume;
 use abi::address::{FIRST_PROGRAM, OBJECT_BYTES_MAX, PAGE, ROOT_CLIST, ROOT_DIRECTORY};
 use anyhow::{Result, anyhow, bail};
@@ -295,11 +295,6 @@ const BAD_NAMES: usize = 20;
 /// The directory that a path's last name stands in.
 fn directory_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
-}
-
-/// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
-fn is_taken_back(volume: &Volume, named: &Named) -> bool {
-    !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
 }
 
 /// Tells which acts on names a power cut left unfinished: the next start sees to them.

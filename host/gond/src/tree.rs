@@ -330,8 +330,13 @@ pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
     Ok((directory, last.to_owned()))
 }
 
+/// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
+pub fn is_taken_back(volume: &Volume, named: &Named) -> bool {
+    !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
+}
+
 /// Everything that has a name, in order of paths, and what is wrong with the directories. A directory that is
-/// reached twice is listed twice and entered once.
+/// reached twice is listed twice and entered once; one whose name is taken back is not there to be entered.
 pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
     let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
     let mut waiting = vec![(ROOT_DIRECTORY, String::new())];
@@ -352,7 +357,8 @@ pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
             }
         };
         for named in here {
-            if named.kind == Kind::Directory && seen.insert(named.capability.address) {
+            let is_there = named.kind == Kind::Directory && !is_taken_back(volume, &named);
+            if is_there && seen.insert(named.capability.address) {
                 waiting.push((named.capability.address, format!("{}/", named.path)));
             }
             found.push(named);
@@ -412,6 +418,41 @@ mod tests {
             assert_eq!(volume.object(address).is_none(), goes, "{number}");
             // An object that may not be destroyed keeps its name.
             assert_eq!(find(volume, &name).is_ok(), knows && !goes, "{number}");
+            volume.commit().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// A power cut right behind `mkdir`: the name is on the disk and the directory is not, and the next start takes the name back.
+    #[test]
+    fn a_directory_whose_name_is_taken_back_is_no_fault() {
+        let path = std::env::temp_dir().join(format!("gond-taken-back-{}.img", std::process::id()));
+        image::create(&path, 16 << 20, None).unwrap();
+        let lock = lock_image(&path).unwrap();
+        for (name, mark, complaints) in [("new", Mark::Young, 0), ("gone", Mark::Settled, 1)] {
+            let mut volume = Volume::open_for_change(&lock).unwrap();
+            let capability = Capability {
+                address: volume.free_address(),
+                password: 7,
+            };
+            let entry = Entry {
+                name,
+                kind: Kind::Directory,
+                capability,
+                word: 0,
+            };
+            let insert = |directory: &mut Directory<'_>| directory.insert_marked(&entry, mark).map(|_| ());
+            change_directory(&mut volume, ROOT_DIRECTORY, insert).unwrap();
+            volume.commit().unwrap();
+            drop(volume);
+            let clean = walk(&mut Volume::open(&path).unwrap()).1;
+            assert_eq!(clean.len(), 1, "behind a clean end nothing is taken back: {clean:?}");
+            // A start that has not come to its end.
+            drop(Volume::open_for_change(&lock).unwrap());
+            assert_eq!(walk(&mut Volume::open(&path).unwrap()).1.len(), complaints, "{name}");
+            let mut volume = Volume::open_for_change(&lock).unwrap();
+            let remove = |directory: &mut Directory<'_>| directory.remove(name).map(|_| ());
+            change_directory(&mut volume, ROOT_DIRECTORY, remove).unwrap();
             volume.commit().unwrap();
         }
         std::fs::remove_file(&path).unwrap();
