@@ -6,6 +6,7 @@
 use crate::arguments::{self, show_size, text};
 use crate::disk::{ImageLock, lock_image};
 use crate::display::{self, Job};
+use crate::place::NewFile;
 use crate::volume::{Block, Volume};
 use crate::{image, place, tree};
 use abi::address::{OBJECT_BYTES_MAX, OBJECTS_END, PAGE, pages_for};
@@ -205,13 +206,9 @@ fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result
     if there.is_some_and(|there| !there.is_file()) {
         return write(&mut File::create(target)?);
     }
-    let name = place::unfinished(target);
-    let mut file = File::create_new(&name)?;
-    let written = write(&mut file).and_then(|()| Ok(std::fs::rename(&name, target)?));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&name);
-    }
-    written
+    let mut new = NewFile::begin(target)?;
+    write(new.file())?;
+    Ok(new.finish()?)
 }
 
 /// Writes to what takes one byte behind the other.

@@ -451,7 +451,7 @@ mod tests {
             drop(Volume::open_for_change(&lock).unwrap());
             assert_eq!(walk(&mut Volume::open(&path).unwrap()).1.len(), complaints, "{name}");
             let mut volume = Volume::open_for_change(&lock).unwrap();
-            let remove = |directory: &mut Directory<'_>| directory.remove(name).map(|_| ());
+            let remove = |directory: &mut Directory<'_>| directory.remove(name);
             change_directory(&mut volume, ROOT_DIRECTORY, remove).unwrap();
             volume.commit().unwrap();
         }

@@ -295,10 +295,12 @@ impl Volume {
 
     fn full(&self) -> anyhow::Error {
         let (disk, stats) = (self.path.display(), self.store.stats());
+        // The pages of this change have blocks promised already, and are given up.
+        let free = stats.free.saturating_sub(self.changed.len() as u64);
         anyhow!(
             "the disk {disk} is full: {} of {} are free, and kept for changes and removals. Remove objects in the system ('rm'), or make \
              a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
-            show_size(stats.free * PAGE),
+            show_size(free * PAGE),
             show_size(stats.blocks * PAGE)
         )
     }
