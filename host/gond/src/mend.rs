@@ -75,10 +75,11 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     if let Some(programs) = programs.filter(|_| rotten) {
         image::refresh(&lock, &programs)?;
     }
-    for fault in check::examine(path)?.faults {
+    let left = check::examine(path)?.faults;
+    for fault in &left {
         println!("not mended: {fault}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!left.is_empty())))
 }
 
 /// Whether a page of an installed program is damaged.

@@ -93,6 +93,17 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
                 .report(&format!("check is content after a damaged {what}"), outcome);
         }
     }
+    damage(&rot, &good, mine, Part::FirstPage)?;
+    let left = gond(&["mend", &name(&rot.disk)?])?;
+    let outcome = if left.status == Some(1) && left.output.contains("not mended: ") {
+        Ok(())
+    } else {
+        left.expect(1, "not mended: …")
+    };
+    rot.bench.report(
+        "mend says with its status that damage of a user's object is left",
+        outcome,
+    );
     std::fs::remove_file(&rot.disk)?;
     Ok(())
 }
