@@ -2,8 +2,8 @@
 //!
 //! Phases, each complete before the next begins:
 //!
-//! 0. *quash*: if the attempt before failed when its superblock may have become durable, that
-//!    superblock is wiped out first;
+//! 0. *quash*: copies of superblocks that may bear a generation which is not ours (`copies.rs`) are wiped out
+//!    first, that of an attempt that failed among them;
 //! 1. *settle*: pending map changes are made in the maps;
 //! 2. *doom*: the maps of deleted objects are taken down;
 //! 3. *pages*: every dirty page goes to a new block, its map entry follows;
@@ -301,21 +301,13 @@ impl Checkpoint {
         match self.phase {
             Phase::Release if store.release_blocks() => Ok(Step::Complete),
             Phase::Release => Ok(Step::Waiting),
-            Phase::Quash => {
-                // The second copy is written only after a commit.
-                if entering && store.doubtful {
-                    let frame = store.io.frame(world).ok_or(Failure::Memory)?;
-                    world.bytes_mut(frame).fill(0);
-                    self.write_first(store, world, frame);
-                }
-                Ok(self.when_quiet())
-            }
+            Phase::Quash if entering => self.wipe_doubtful(store, world),
             Phase::QuashFlush => {
-                if entering && store.doubtful {
+                if entering && store.copies.doubtful().next().is_some() {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
                 if self.outstanding == 0 {
-                    store.doubtful = false;
+                    store.copies.trust_all();
                 }
                 Ok(self.when_quiet())
             }
@@ -358,8 +350,10 @@ impl Checkpoint {
             }
             Phase::Bitmap => self.write_bitmap(store, world),
             Phase::Index => self.write_index(store, world),
-            Phase::Drain if !store.release_blocks() || !store.keep_blocks() || store.copies > 0 => Ok(Step::Waiting),
-            Phase::Drain => Ok(self.when_quiet()),
+            Phase::Drain if !store.release_blocks() || !store.keep_blocks() || store.copies.under_way > 0 => {
+                Ok(Step::Waiting)
+            }
+            Phase::Quash | Phase::Drain => Ok(self.when_quiet()),
             Phase::Flush => {
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
@@ -386,10 +380,10 @@ impl Checkpoint {
             Phase::SecondFlush if self.kind == CheckpointKind::Periodic => Ok(Step::Complete),
             Phase::SecondFlush => {
                 // The first flush is for what is complete: the copy must be.
-                if store.copies == 0 && core::mem::replace(&mut self.copied, true) {
+                if store.copies.under_way == 0 && core::mem::replace(&mut self.copied, true) {
                     return Ok(Step::Complete);
                 }
-                if store.copies == 0 {
+                if store.copies.under_way == 0 {
                     store.submit_copy(world, None);
                 }
                 Ok(Step::Waiting)
@@ -600,20 +594,25 @@ impl Checkpoint {
             let bytes = *world.bytes(first);
             *world.bytes_mut(frame) = bytes;
         }
-        self.write_first(store, world, first);
+        let [block, _] = store.copies.blocks(generation);
+        self.submit(store, world, Operation::Write, block, first, Purpose::Scratch(first));
         Ok(())
     }
 
-    /// Writes the first copy of the next generation's superblock, from a frame of ours.
-    fn write_first(&mut self, store: &mut Store, world: &mut impl World, frame: Frame) {
-        let [block, _] = store.superblock_blocks(store.generation + 1);
-        self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
+    /// Wipes the copies of superblocks that nothing may build on.
+    fn wipe_doubtful(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
+        for block in store.copies.doubtful() {
+            let frame = store.io.frame(world).ok_or(Failure::Memory)?;
+            world.bytes_mut(frame).fill(0);
+            self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
+        }
+        Ok(self.when_quiet())
     }
 
     /// Writes the second copy, now that the first is stable. Without it the generation is durable all the same.
     fn write_second(&mut self, store: &mut Store, world: &mut impl World) {
         if let Some(frame) = self.copy.take() {
-            let [_, block] = store.superblock_blocks(store.generation + 1);
+            let [_, block] = store.copies.blocks(store.generation + 1);
             store.submit_copy(world, Some((frame, block)));
         }
     }
@@ -691,7 +690,8 @@ impl Checkpoint {
         store.is_undoing = true;
         if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.
-            store.doubtful = true;
+            let [block, _] = store.copies.blocks(store.generation + 1);
+            store.copies.doubt(block);
             store.journal_state = JournalState::Closed;
         }
         store.allocation.restale(region_of(store.generation + 1));

@@ -334,7 +334,7 @@ pub enum MountError {
     Newer(u32),
     /// For another address width (given).
     AddressBits(u32),
-    /// The disk reported an error.
+    /// The disk reported an error, where something stable may be.
     Disk,
     /// No frame could be had.
     Memory,

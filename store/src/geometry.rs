@@ -22,6 +22,8 @@ pub(crate) const INDEX_MAX: u64 = 256;
 pub(crate) const BITMAPS: usize = 3;
 /// Journal blocks of the largest record.
 pub(crate) const RECORD_BLOCKS: u64 = 16;
+/// Blocks of the largest journal region: a mount may have to take all of it into memory.
+const JOURNAL_MAX: u64 = 1 << 16;
 /// The smallest store.
 pub const BLOCKS_MIN: u64 = 128;
 /// The largest store, 16 TiB.
@@ -59,7 +61,7 @@ impl Geometry {
     /// Whether the numbers, which may come from a disk, make a usable store.
     pub(crate) fn is_sound(&self) -> bool {
         (BLOCKS_MIN..=BLOCKS_MAX).contains(&self.total)
-            && self.journal >= 1
+            && (1..=JOURNAL_MAX).contains(&self.journal)
             && self.journal < self.total / 4
             && self.data_start() + BLOCKS_MIN / 4 < self.total
     }
@@ -108,4 +110,15 @@ impl Geometry {
 /// The bitmap region of a generation.
 pub(crate) fn region_of(generation: u64) -> usize {
     (generation % BITMAPS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_has_room_in_memory_however_large_the_disk_is() {
+        let with = |journal| Geometry::new(BLOCKS_MAX, Some(journal)).is_ok();
+        assert_eq!([0, 1, 1 << 16, (1 << 16) + 1].map(with), [false, true, true, false]);
+    }
 }

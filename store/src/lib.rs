@@ -27,6 +27,7 @@ mod checksum;
 pub mod containers;
 mod heap;
 
+mod copies;
 mod geometry;
 mod superblock;
 

@@ -11,7 +11,7 @@ use core::fmt::{Display, Formatter, Result};
 /// Something that was stable and cannot be read.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Loss {
-    /// A newer generation than the one found was durable; both copies of its superblock are unreadable, or gone.
+    /// A newer generation than the one found was durable, or may have been; the copies of its superblock are unreadable, or gone.
     Generation {
         /// The one found.
         found: u64,
@@ -124,7 +124,7 @@ impl Display for MountError {
             Self::Disk => write!(
                 f,
                 "the disk reports an error, and nothing that was stable is lost by that. Start again when it works; from a disk that stays so, \
-                 copy what can be read, and let 'gond check COPY' name what is lost"
+                 copy what can be read, and let 'gond check COPY' name what is lost. 'gond check --accept-loss' goes on without it"
             ),
             Self::Memory => write!(f, "there is not enough memory"),
             Self::TooLarge { blocks, heap } => write!(

@@ -9,6 +9,7 @@ use crate::blocking::{read_blocks, read_checked};
 use crate::breaks::{Breaks, Invariant};
 use crate::checksum::Key;
 use crate::containers::{copied, push, push_reserved, reserve};
+use crate::copies::COPIES;
 use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
 use crate::geometry::{Geometry, region_of};
 use crate::heap::{NoHeap, with_room, zeroed};
@@ -20,8 +21,6 @@ use crate::table_format::{Decoded, decode};
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
-/// Copies of superblocks on a disk.
-const COPIES: u64 = 4;
 /// More levels than any table has.
 const HEIGHT_MAX: usize = 12;
 
@@ -32,7 +31,9 @@ struct Superblocks {
     block: u64,
     previous: Option<Superblock>,
     bad: Vec<u64>,
-    /// Whether both copies are unreadable where the superblock of the next generation stands: a crash leaves one.
+    /// Copies that cannot be read and may be of a later generation.
+    doubtful: Vec<u64>,
+    /// Whether a crash does not explain that: it leaves one copy torn where the superblock of the next generation stands, on a disk that works.
     newer_unreadable: bool,
 }
 
@@ -41,7 +42,8 @@ impl Store {
     ///
     /// # Errors
     /// [`MountError`]; nothing was written, except that [`MountError::Recovery`], [`MountError::Loss`] and
-    /// [`MountError::Disk`] may come after the first writes of a recovery, to free blocks, which leave the state as it was.
+    /// [`MountError::Disk`] may come after the first writes of a recovery, to free blocks and to copies of
+    /// superblocks that could not be read, which leave the state as it was.
     pub fn mount(world: &mut impl World, mode: MountMode) -> Result<(Self, MountReport), MountError> {
         Self::mount_with(world, mode, Breaks::NONE)
     }
@@ -119,7 +121,8 @@ impl Store {
         found: &Superblocks,
     ) -> Result<(), MountError> {
         // A pair of which both are unreadable is as good with either.
-        found.bad.iter().for_each(|&block| self.note_bad_copy(block));
+        found.bad.iter().for_each(|&block| self.copies.note_bad(block));
+        found.doubtful.iter().for_each(|&block| self.copies.doubt(block));
         self.on_damage = OnDamage::Note;
         self.look_for_newer(world, found.newer_unreadable)?;
         self.recover(world, report)?;
@@ -170,7 +173,7 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
     }
     let room = COPIES as usize;
     let mut good: Vec<(u64, Superblock, u64)> = with_room(room)?;
-    let (mut bad, mut blank, mut generations) = (with_room(room)?, with_room(room)?, with_room(room)?);
+    let (mut bad, mut blank, mut claims) = (with_room(room)?, with_room(room)?, with_room(room)?);
     let mut unread: Vec<u64> = with_room(room)?;
     let mut unfit = Unfit::Foreign;
     read_blocks(world, 0..COPIES, |block, bytes| {
@@ -189,7 +192,7 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
             Err(reason) => {
                 push_reserved(&mut bad, block);
                 if let Some(generation) = Superblock::claimed_generation(bytes) {
-                    push_reserved(&mut generations, generation);
+                    push_reserved(&mut claims, (block, generation));
                 }
                 if reason == Unfit::Damaged {
                     unfit = reason;
@@ -214,18 +217,26 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
     if current.generation == 1 {
         bad.retain(|block| !blank.contains(block));
     }
+    // A copy that says it is of the generation before costs nothing, rotten or not. Where both are rotten, both must say so.
     let newer = Geometry::superblock(current.generation + 1, 0);
-    // Rot in an old superblock costs nothing, if both copies still say that they are old.
-    let newer_unreadable = [newer, newer + 1].iter().all(|block| bad.contains(block))
-        && generations
-            .iter()
-            .filter(|&&old| old.checked_add(1) == Some(current.generation))
-            .count()
-            < 2;
-    // A disk that fails may work again, and then nothing is lost.
-    if newer_unreadable && mode == MountMode::ReadWrite && [newer, newer + 1].iter().any(|block| unread.contains(block))
-    {
-        return Err(MountError::Disk);
+    let is_bad = |block: &u64| bad.contains(block);
+    let is_old = |block: u64| claims.contains(&(block, current.generation - 1));
+    let mut doubtful: Vec<u64> = with_room(room)?;
+    for block in [newer, newer + 1] {
+        if is_bad(&block) && !is_old(block) {
+            push_reserved(&mut doubtful, block);
+        }
+    }
+    let both = [newer, newer + 1].iter().all(is_bad);
+    let newer_unreadable = !doubtful.is_empty() && (both || !unread.is_empty());
+    if newer_unreadable && !unread.is_empty() {
+        // A disk that fails may work again, and then nothing is lost: an acknowledged generation may have one copy alone, behind a power cut.
+        if mode == MountMode::ReadWrite {
+            return Err(MountError::Disk);
+        }
+        for block in unread.into_iter().filter(|block| block / 2 != newer / 2) {
+            push_reserved(&mut doubtful, block);
+        }
     }
     let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
@@ -236,6 +247,7 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
         block,
         previous,
         bad,
+        doubtful,
         newer_unreadable,
     })
 }
@@ -321,7 +333,13 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
     let root = superblock.table;
     if root.block != 0 {
         let mut ids: Vec<NodeId> = Vec::new();
-        for level in read_levels(world, superblock)?.into_iter().rev() {
+        let levels = read_levels(world, superblock)?;
+        let leaves = levels.iter().flatten().filter_map(|(_, node)| match node {
+            Decoded::Leaf(rows) => Some(rows),
+            Decoded::Inner(_) => None,
+        });
+        require_distinct(leaves.flatten().flat_map(|(row, _)| &row.overflow))?;
+        for level in levels.into_iter().rev() {
             let mut below = core::mem::take(&mut ids).into_iter();
             reserve(&mut ids, level.len())?;
             for (place, node) in level {
@@ -378,10 +396,23 @@ fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Ve
         if mixed || levels.len() >= HEIGHT_MAX || below.len() as u64 > superblock.geometry.total {
             return Err(MountError::Damaged(Structure::Table, superblock.table.block));
         }
+        // Where a node stood on two levels, its leaves would, too.
+        require_distinct(below.iter())?;
         push_reserved(&mut levels, level);
         next = below;
     }
     Ok(levels)
+}
+
+/// Refuses blocks that several parents lead to. Each would be taken into memory as often as it is named, and a crafted table names one a million times.
+fn require_distinct<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Result<(), MountError> {
+    let mut blocks = with_room(places.clone().count())?;
+    places.for_each(|place| push_reserved(&mut blocks, place.block));
+    blocks.sort_unstable();
+    match blocks.array_windows().find(|[one, next]| one == next) {
+        Some(&[block, _]) => Err(MountError::Damaged(Structure::Table, block)),
+        None => Ok(()),
+    }
 }
 
 fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<LoadedRow>) -> Result<Vec<Row>, MountError> {
@@ -402,3 +433,6 @@ fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<Loaded
     }
     Ok(whole)
 }
+
+#[cfg(test)]
+mod tests;

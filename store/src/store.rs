@@ -15,6 +15,7 @@ use crate::checkpoint::Checkpoint;
 use crate::checksum::Key;
 use crate::containers::List;
 use crate::containers::{Boxed, Map, Queue, boxed};
+use crate::copies::Copies;
 use crate::event::{BadPage, CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
@@ -94,12 +95,8 @@ pub struct Store {
     pub(crate) lease: u64,
     pub(crate) journal: Chain,
     pub(crate) journal_state: JournalState,
-    /// Whether the superblock of a failed checkpoint may be durable all the same.
-    pub(crate) doubtful: bool,
-    /// Which copy is written first, by the parity of the generation.
-    first_copy: [u64; 2],
-    /// Requests under way for the second copy of the last superblock.
-    pub(crate) copies: usize,
+    /// The copies of superblocks.
+    pub(crate) copies: Copies,
     /// The reaction to a damaged map node, and the losses found so far.
     pub(crate) on_damage: OnDamage,
     pub(crate) losses: Vec<Loss>,
@@ -235,9 +232,7 @@ impl Store {
             lease: parts.lease,
             journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
             journal_state: JournalState::Open,
-            doubtful: false,
-            first_copy: [0; 2],
-            copies: 0,
+            copies: Copies::default(),
             on_damage: OnDamage::GoOn,
             losses: Vec::new(),
             allocation: parts.allocation,
@@ -534,11 +529,11 @@ impl Store {
             Purpose::Page(read) => self.page_arrived(world, read, result),
             Purpose::Node(key) => self.node_arrived(world, key, result),
             Purpose::Copy(place) => {
-                self.copies -= 1;
+                self.copies.under_way -= 1;
                 if let Some((frame, block)) = place {
                     self.io.recycle(world, frame);
                     if result.is_err() {
-                        self.note_bad_copy(block);
+                        self.copies.note_bad(block);
                     }
                 }
             }
@@ -641,23 +636,12 @@ impl Store {
 
     /// Writes the second copy of a superblock from a frame of ours to its block, or flushes it.
     pub(crate) fn submit_copy(&mut self, world: &mut impl World, place: Option<(Frame, u64)>) {
-        self.copies += 1;
+        self.copies.under_way += 1;
         let (operation, (frame, block)) = match place {
             Some(place) => (Operation::Write, place),
             None => (Operation::Flush, (Frame(0), 0)),
         };
         self.io.submit(world, operation, block, frame, Purpose::Copy(place));
-    }
-
-    /// The block of a superblock's copy is unreadable: in its pair it is written first, while the other one stands.
-    pub(crate) fn note_bad_copy(&mut self, block: u64) {
-        self.first_copy[(block / 2 % 2) as usize] = block % 2;
-    }
-
-    /// The blocks of a generation's superblock, in the order in which they are written.
-    pub(crate) fn superblock_blocks(&self, generation: u64) -> [u64; 2] {
-        let first = self.first_copy[(generation % 2) as usize];
-        [first, 1 - first].map(|copy| Geometry::superblock(generation, copy))
     }
 
     /// Gives all frames back. For host tools; nothing is written.

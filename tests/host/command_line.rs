@@ -2,7 +2,7 @@
 //!
 //! Tests that need the system itself are in `gond test --only contract`.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -383,7 +383,69 @@ fn an_image_in_use_is_left_alone() {
     std::fs::write(&file, noise(10)).unwrap();
     let held = std::fs::File::open(&image).unwrap();
     held.lock().unwrap();
-    assert!(refused(&["import", &image, &file, "new"], 1).contains("in use"));
+    let before = std::fs::read(&image).unwrap();
+    for words in [
+        &["import", &image, &file, "new"][..],
+        &["mend", &image],
+        &["check", &image, "--accept-loss"],
+    ] {
+        assert!(refused(words, 1).contains("in use"), "{words:?}");
+    }
+    assert!(std::fs::read(&image).unwrap() == before, "it was written to");
+}
+
+#[test]
+fn an_export_keeps_a_secret_and_leaves_no_part_behind() {
+    let folder = Folder::new("secret");
+    let image = folder.image("a.img");
+    let (file, out) = (folder.file("in"), folder.file("out"));
+    std::fs::write(&file, noise(5000)).unwrap();
+    ok(&["import", &image, &file, "file"]);
+    for mode in [0o600, 0o640, 0o755] {
+        std::fs::write(&out, "secret").unwrap();
+        std::fs::set_permissions(&out, std::fs::Permissions::from_mode(mode)).unwrap();
+        ok(&["export", &image, "file", &out]);
+        assert_eq!(std::fs::metadata(&out).unwrap().mode() & 0o7777, mode);
+        assert!(std::fs::read(&out).unwrap() == noise(5000));
+    }
+
+    // It is ended in the middle: most of this file is a hole.
+    let large = std::fs::File::create(&file).unwrap();
+    large.set_len(1 << 30).unwrap();
+    ok(&["import", &image, &file, "large"]);
+    let names = || std::fs::read_dir(&folder.0).unwrap().count();
+    let before = names();
+    let mut export = Command::new(env!("CARGO_BIN_EXE_gond"))
+        .args(["export", &image, "large", &out])
+        .spawn()
+        .expect("gond starts");
+    let files = format!("/proc/{}/fd", export.id());
+    let is_begun = || {
+        let mut open = std::fs::read_dir(&files).into_iter().flatten().flatten();
+        open.any(|file| {
+            std::fs::read_link(file.path()).is_ok_and(|at| at.starts_with(&folder.0) && at != Path::new(&image))
+        })
+    };
+    while !is_begun() && export.try_wait().unwrap().is_none() {}
+    export.kill().unwrap();
+    export.wait().unwrap();
+    assert_eq!(names(), before);
+    assert!(
+        std::fs::read(&out).unwrap() == noise(5000),
+        "it was replaced: the test ends it too late"
+    );
+}
+
+/// Room that was promised to what does not fit is not called free.
+#[test]
+fn a_file_larger_than_the_disk_is_not_told_of_room() {
+    let folder = Folder::new("larger");
+    let image = folder.image("a.img");
+    let file = folder.file("in");
+    std::fs::write(&file, noise(33 << 20)).unwrap();
+    let complaint = refused(&["import", &image, &file, "file"], 1);
+    let free = complaint.split(" of 32 MiB are free").next().unwrap_or_default();
+    assert!(free.len() < complaint.len() && free.ends_with("KiB"), "{complaint}");
 }
 
 #[test]

@@ -5,9 +5,9 @@
 //! Objects without a name are no fault: a program may keep a capability elsewhere.
 
 use crate::arguments::{self, count, show_size};
-use crate::disk::Access;
+use crate::disk::lock_image;
 use crate::display::{self, Job};
-use crate::tree::{self, Named};
+use crate::tree::{self, Named, is_taken_back};
 use crate::volume::Volume;
 use abi::address::{FIRST_PROGRAM, OBJECT_BYTES_MAX, PAGE, ROOT_CLIST, ROOT_DIRECTORY};
 use anyhow::{Result, anyhow, bail};
@@ -39,9 +39,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("check", arguments, &["IMAGE"], &["json", "accept-loss"])?;
     let path = Path::new(&operands.values[0]);
     let volume = if operands.has("accept-loss") {
-        Volume::accept_loss(path)?
+        Volume::accept_loss(&lock_image(path)?)?
     } else {
-        Volume::open(path, Access::Read)?
+        Volume::open(path)?
     };
     let checked = look(volume)?;
     let [objects, pages, blocks] = checked.counts;
@@ -92,7 +92,7 @@ pub fn inspect(path: &Path) -> Result<()> {
 
 /// Checks an image and tells all.
 pub fn examine(path: &Path) -> Result<Checked> {
-    look(Volume::open(path, Access::Read)?)
+    look(Volume::open(path)?)
 }
 
 fn look(mut volume: Volume) -> Result<Checked> {
@@ -295,11 +295,6 @@ const BAD_NAMES: usize = 20;
 /// The directory that a path's last name stands in.
 fn directory_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
-}
-
-/// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
-fn is_taken_back(volume: &Volume, named: &Named) -> bool {
-    !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
 }
 
 /// Tells which acts on names a power cut left unfinished: the next start sees to them.

@@ -11,21 +11,35 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 /// The access to an image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Access {
+enum Access {
     /// Nothing is ever written.
     Read,
     /// It may change.
     Write,
 }
 
-/// Keeps other runs away from an image for as long as it lives.
+/// Keeps other runs away from an image for as long as it lives. Without it no image that exists is opened for change.
 pub struct ImageLock {
-    _file: File,
+    path: PathBuf,
+    file: File,
+}
+
+impl ImageLock {
+    /// The image.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets the programs that are started from now on have the lock, too: an emulator that outlives this run keeps the image to itself.
+    pub fn hold_in_children(&self) -> Result<()> {
+        rustix::io::fcntl_setfd(&self.file, rustix::io::FdFlags::empty())
+            .with_context(|| format!("cannot hand on the lock of the disk image {}", self.path.display()))
+    }
 }
 
 /// Refuses what no disk image can be, before it is opened.
@@ -47,10 +61,13 @@ pub fn lock_image(path: &Path) -> Result<ImageLock> {
     require_image_file(path)?;
     let file = File::open(path).with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
     match file.try_lock() {
-        Ok(()) => Ok(ImageLock { _file: file }),
+        Ok(()) => Ok(ImageLock {
+            path: path.into(),
+            file,
+        }),
         Err(std::fs::TryLockError::WouldBlock) => {
             bail!(
-                "the disk image {} is in use by another gond: wait until it ends, or take another with --disk",
+                "the disk image {} is in use by another gond, or by the QEMU of one that was killed: wait until it ends, or take another image",
                 path.display()
             )
         }
@@ -64,6 +81,8 @@ pub fn lock_image(path: &Path) -> Result<ImageLock> {
 pub struct HostWorld {
     file: File,
     access: Access,
+    /// Keeps the lock for as long as something may be written.
+    _lock: Option<File>,
     blocks: u64,
     pages: Vec<Box<[u8; BLOCK]>>,
     unused: Vec<Frame>,
@@ -75,15 +94,26 @@ pub struct HostWorld {
 }
 
 impl HostWorld {
-    /// Opens an image.
-    pub fn open(path: &Path, access: Access) -> Result<Self> {
+    /// Opens an image for reading.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, None)
+    }
+
+    /// Opens an image that may change.
+    pub fn open_for_change(lock: &ImageLock) -> Result<Self> {
+        Self::open_with(&lock.path, Some(lock))
+    }
+
+    fn open_with(path: &Path, lock: Option<&ImageLock>) -> Result<Self> {
         require_image_file(path)?;
         let file = OpenOptions::new()
             .read(true)
-            .write(access == Access::Write)
+            .write(lock.is_some())
             .open(path)
             .with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
-        Self::over(file, access).with_context(|| format!("cannot use the disk image {}", path.display()))
+        let access = if lock.is_some() { Access::Write } else { Access::Read };
+        let lock = lock.map(|lock| lock.file.try_clone()).transpose()?;
+        Self::over(file, access, lock).with_context(|| format!("cannot use the disk image {}", path.display()))
     }
 
     /// Makes an image file, sparse, that must not exist yet.
@@ -93,15 +123,16 @@ impl HostWorld {
     pub fn create(path: &Path, bytes: u64) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         file.set_len(bytes / BLOCK as u64 * BLOCK as u64)?;
-        Self::over(file, Access::Write)
+        Self::over(file, Access::Write, None)
     }
 
-    fn over(file: File, access: Access) -> Result<Self> {
+    fn over(file: File, access: Access, lock: Option<File>) -> Result<Self> {
         let blocks = file.metadata()?.len() / BLOCK as u64;
         let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
         Ok(Self {
             file,
             access,
+            _lock: lock,
             blocks,
             pages: Vec::new(),
             unused: Vec::new(),
@@ -227,7 +258,7 @@ mod tests {
         assert_eq!(world.complete(), Some((7, Err(DiskError))));
         assert!(HostWorld::create(&path, 1).is_err());
         drop(world);
-        let mut world = HostWorld::open(&path, Access::Read).unwrap();
+        let mut world = HostWorld::open(&path).unwrap();
         let frame = world.alloc().unwrap();
         world.submit(request(Operation::Read, 2, frame)).unwrap();
         assert_eq!(world.complete(), Some((7, Ok(()))));

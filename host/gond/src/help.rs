@@ -183,7 +183,7 @@ the object table agrees with; so with damaged pages of other directories. Names
 of the root directory that lead nowhere go. Where names are lost, objects to
 which no name leads are called found-ADDRESS. Programs that are damaged or gone
 are put back. Tells what is lost and what is not mended: other damaged objects,
-and the store.
+and the store. The exit status is 0 if nothing is left that is not mended.
 
   --name-all  call objects to which no name leads found-ADDRESS though no name
               was lost, so that they can be used and removed in the system

@@ -6,7 +6,7 @@
 
 use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
-use crate::disk::{Access, require_image_file};
+use crate::disk::{ImageLock, require_image_file};
 use crate::display;
 use crate::place;
 use crate::tree::{self, NO_LIMITS};
@@ -353,9 +353,9 @@ struct Stale<'a> {
 ///
 /// # Errors
 /// Nothing can be started from the image.
-pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
-    let mut volume = Volume::open(path, Access::Read)?;
-    let shown = path.display();
+pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
+    let mut volume = Volume::open(lock.path())?;
+    let shown = lock.path().display();
     let makes_anew = format!("'./gond mend {shown}' makes it anew from what is left");
     if let Some((_, what)) = missing(&volume).first() {
         bail!("{shown} has no {what}, and the system cannot start: {makes_anew}");
@@ -392,18 +392,18 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
     drop(volume);
     let list = |names: &[&str]| names.join(", ");
     let mut done: Vec<&str> = stale.iter().map(|one| one.name).collect();
-    if replace(path, &stale).is_err() {
+    if replace(lock, &stale).is_err() {
         // One after the other needs room for one alone.
         let mut left = Vec::new();
         let mut why = None;
         for one in &stale {
-            if let Err(error) = replace(path, core::slice::from_ref(one)) {
+            if let Err(error) = replace(lock, core::slice::from_ref(one)) {
                 left.push(one.name);
                 why = Some(error);
             }
         }
         // An attempt that failed leaves no clean end behind.
-        replace(path, &[])?;
+        replace(lock, &[])?;
         done.retain(|name| !left.contains(name));
         if let Some(error) = why {
             display::complain(&format!(
@@ -427,8 +427,8 @@ pub fn refresh(path: &Path, programs: &Programs) -> Result<()> {
 }
 
 /// Replaces programs, all or none, and gives the blocks of the old ones back.
-fn replace(path: &Path, stale: &[Stale<'_>]) -> Result<()> {
-    let mut volume = Volume::open(path, Access::Write)?;
+fn replace(lock: &ImageLock, stale: &[Stale<'_>]) -> Result<()> {
+    let mut volume = Volume::open_for_change(lock)?;
     // The programs may be older than the kernel by more than it still understands: they cannot wait for the next start.
     tree::recover(&mut volume)?;
     for one in stale {

@@ -1,7 +1,6 @@
 //! `gond ls`: the names on a disk image, and the objects to which none leads.
 
 use crate::arguments;
-use crate::disk::Access;
 use crate::image;
 use crate::tree::{self, Named};
 use crate::volume::Volume;
@@ -28,7 +27,7 @@ struct Row {
 /// Runs `gond ls`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json"])?;
-    let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
+    let mut volume = Volume::open(Path::new(&operands.values[0]))?;
     let (mut all, complaints) = tree::walk(&mut volume);
     all.extend(unnamed(&mut volume, &all));
     let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();
@@ -87,13 +86,17 @@ fn print_json(row: &Row) {
 /// Stands in the table where there is no name.
 const NO_NAME: &str = "(no name)";
 
+/// The widest column of names: longer ones push the rest of their line to the right.
+const WIDTH_MAX: usize = 120;
+
 fn print_table(rows: &[Row]) {
     let width = rows
         .iter()
         .map(|row| row.named.path.chars().count())
         .max()
         .unwrap_or(0)
-        .max(NO_NAME.len());
+        .max(NO_NAME.len())
+        .min(WIDTH_MAX);
     println!(
         "{:width$}  {:9}  {:>12}  {:>14}  RIGHTS",
         "NAME", "KIND", "BYTES", "ADDRESS"
@@ -109,5 +112,29 @@ fn print_table(rows: &[Row]) {
         let (path, kind, address) = (&row.named.path, row.named.kind.name(), row.named.capability.address);
         let path = if path.is_empty() { NO_NAME } else { path };
         println!("{path:width$}  {kind:9}  {bytes:>12}  {address:#14x}  {rights}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::layout::Capability;
+    use names::Kind;
+
+    /// A path of a thousand directories is longer than a column may be.
+    #[test]
+    fn a_long_path_is_listed() {
+        let named = Named {
+            path: "d/".repeat(40_000),
+            kind: Kind::Directory,
+            capability: Capability::default(),
+            word: 0,
+            mark: Mark::Settled,
+        };
+        print_table(&[Row {
+            named,
+            bytes: None,
+            rights: None,
+        }]);
     }
 }

@@ -8,7 +8,7 @@
 use crate::arguments::{self, count};
 use crate::build;
 use crate::check;
-use crate::disk::{Access, lock_image};
+use crate::disk::lock_image;
 use crate::image;
 use crate::tree::{self, Named};
 use crate::volume::{Damage, Volume};
@@ -26,8 +26,8 @@ use std::process::ExitCode;
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("mend", arguments, &["IMAGE"], &["name-all"])?;
     let path = Path::new(&operands.values[0]);
-    let _lock = lock_image(path)?;
-    let mut volume = Volume::open(path, Access::Read)?;
+    let lock = lock_image(path)?;
+    let mut volume = Volume::open(path)?;
     let gone: Vec<u64> = image::missing(&volume).into_iter().map(|(base, _)| base).collect();
     let is_gone = |base| gone.contains(&base);
     let lost_names = is_gone(ROOT_DIRECTORY) || !tree::left(&mut volume, ROOT_DIRECTORY)?.1.is_empty();
@@ -35,7 +35,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let wants_programs = lost_names || rotten || is_gone(FIRST_PROGRAM);
     let programs = wants_programs.then(build::programs).transpose()?;
 
-    let mut volume = Volume::open(path, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock)?;
     if is_gone(ROOT_DIRECTORY) {
         image::make_root_directory(&mut volume)?;
         println!("the root directory was gone and was made anew");
@@ -73,12 +73,13 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     drop(volume);
     if let Some(programs) = programs.filter(|_| rotten) {
-        image::refresh(path, &programs)?;
+        image::refresh(&lock, &programs)?;
     }
-    for fault in check::examine(path)?.faults {
+    let left = check::examine(path)?.faults;
+    for fault in &left {
         println!("not mended: {fault}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!left.is_empty())))
 }
 
 /// Whether a page of an installed program is damaged.
@@ -267,7 +268,7 @@ mod tests {
         let scratch = Scratch::make().unwrap();
         let path = scratch.file("a.img");
         image::create(&path, 16 << 20, None).unwrap();
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         let base = volume.free_address();
         volume.put(&image::new_record(base, 3, 5, 0)).unwrap();
         volume.commit().unwrap();
@@ -280,7 +281,7 @@ mod tests {
         );
         assert!(checked.notes.iter().any(|note| note.contains("gond mend --name-all")));
 
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         assert_eq!(name_orphans(&mut volume).unwrap(), 1);
         assert_eq!(name_orphans(&mut volume).unwrap(), 0);
         let found = tree::find(&mut volume, &format!("found-{base:#x}")).unwrap();

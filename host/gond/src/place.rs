@@ -1,7 +1,10 @@
 //! Where things are: the sources, what is built from them, and a folder for the moment.
 
 use anyhow::{Context, Result, bail};
-use std::os::unix::fs::FileTypeExt;
+use rustix::fs::{AtFlags, CWD, OFlags};
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,6 +36,78 @@ pub fn irregular(path: &Path) -> Option<&'static str> {
         (!kind.is_file(), "something else"),
     ];
     kinds.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
+}
+
+/// A file that is being made, or will replace another: it has no name before it is whole, so that nothing of it is left where its maker is ended.
+pub struct NewFile {
+    file: File,
+    target: PathBuf,
+    /// Its other name, where files without one cannot be made.
+    name: Option<PathBuf>,
+}
+
+impl NewFile {
+    /// Begins it. It may be read by those alone who may read the file that it replaces.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn begin(target: &Path) -> std::io::Result<Self> {
+        let before = std::fs::metadata(target).ok();
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mode = if before.is_some() { 0o600 } else { 0o666 };
+        let unnamed = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode(mode)
+            .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+            .open(folder.unwrap_or(Path::new(".")));
+        let (file, name) = if let Ok(file) = unnamed {
+            (file, None)
+        } else {
+            let name = unfinished(target);
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true).mode(mode).open(&name)?;
+            (file, Some(name))
+        };
+        if let Some(before) = before {
+            let owned = fchown(&file, Some(before.uid()), Some(before.gid()));
+            let kept = if owned.is_ok() { 0o777 } else { 0o700 };
+            file.set_permissions(Permissions::from_mode(before.mode() & kept))?;
+        }
+        let target = target.into();
+        Ok(Self { file, target, name })
+    }
+
+    /// Where it is written.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives it the name that it was made for.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn finish(mut self) -> std::io::Result<()> {
+        if self.name.is_none() {
+            let name = unfinished(&self.target);
+            let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            rustix::fs::linkat(CWD, itself, CWD, &name, AtFlags::SYMLINK_FOLLOW)?;
+            self.name = Some(name);
+        }
+        if let Some(name) = &self.name {
+            std::fs::rename(name, &self.target)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = std::fs::remove_file(name);
+        }
+    }
 }
 
 /// Another name for a file that is being made. What an interrupted maker of the same file has left under such a name is removed.

@@ -200,7 +200,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
-    let _lock: ImageLock = if options.disk.exists() {
+    let lock: ImageLock = if options.disk.exists() {
         let lock = lock_image(&options.disk)?;
         let writable = std::fs::OpenOptions::new().write(true).open(&options.disk);
         writable.with_context(|| {
@@ -214,13 +214,14 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 "{disk} has {bytes}, and --disk-size {size} is for a new image: it stays as it is"
             ));
         }
-        image::refresh(&options.disk, &built.programs)?;
+        image::refresh(&lock, &built.programs)?;
         lock
     } else {
         image::create(&options.disk, size, Some(&built.programs))?;
         display::note(&format!("made the disk image {}", options.disk.display()));
         lock_image(&options.disk)?
     };
+    lock.hold_in_children()?;
     let mut machine = Machine::new(built.kernel, options.disk);
     machine.memory = options.memory;
     machine.processors = options.processors;

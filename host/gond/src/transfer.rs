@@ -4,8 +4,9 @@
 //! interrupted import leaves no half file under the name, only room on the disk that `gond check` tells of.
 
 use crate::arguments::{self, show_size, text};
-use crate::disk::{Access, lock_image};
+use crate::disk::{ImageLock, lock_image};
 use crate::display::{self, Job};
+use crate::place::NewFile;
 use crate::volume::{Block, Volume};
 use crate::{image, place, tree};
 use abi::address::{OBJECT_BYTES_MAX, OBJECTS_END, PAGE, pages_for};
@@ -36,9 +37,9 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
             file.display()
         );
     }
-    let _lock = lock_image(image)?;
+    let lock = lock_image(image)?;
     // Requests that cannot work are refused before the image is opened for writing.
-    let mut volume = Volume::open(image, Access::Read)?;
+    let mut volume = Volume::open(image)?;
     let (_, last) = tree::split(&mut volume, &name)?;
     if let Ok(found) = tree::find(&mut volume, &name) {
         let way_out = if abi::address::system_objects().contains(&found.capability.address) {
@@ -51,15 +52,15 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     drop(volume);
     if operands.has("program") {
-        import_program(image, file, &name)?;
+        import_program(&lock, file, &name)?;
     } else {
-        import_file(image, file, &name)?;
+        import_file(&lock, file, &name)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Enters a program's file under a name.
-pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
+pub fn import_program(image: &ImageLock, file: &Path, name: &str) -> Result<()> {
     let long = std::fs::metadata(file).map_or(0, |found| found.len());
     if long > PROGRAM_FILE_MAX {
         bail!(
@@ -71,7 +72,7 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
     }
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let laid_out = linker::layout(&bytes).with_context(|| format!("{} cannot be a program here", file.display()))?;
-    let mut volume = Volume::open(image, Access::Write)?;
+    let mut volume = Volume::open_for_change(image)?;
     tree::recover(&mut volume)?;
     let base = volume.free_address();
     let capability = image::put_image(&mut volume, base, &laid_out, 0)?;
@@ -89,7 +90,7 @@ pub fn import_program(image: &Path, file: &Path, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// If the file cannot be read, or the disk has no room.
-pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
+pub fn import_file(image: &ImageLock, path: &Path, name: &str) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let bytes = file.metadata()?.len();
     if bytes == 0 {
@@ -103,7 +104,7 @@ pub fn import_file(image: &Path, path: &Path, name: &str) -> Result<()> {
             show_size(OBJECT_BYTES_MAX)
         );
     }
-    let mut volume = Volume::open(image, Access::Write)?;
+    let mut volume = Volume::open_for_change(image)?;
     tree::recover(&mut volume)?;
     let base = volume.free_address();
     let pages = pages_for(bytes)
@@ -162,7 +163,7 @@ pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let operands = arguments::operands("export", arguments, &["IMAGE", "NAME", "FILE"], &[])?;
     let name = text("export", &operands.values[1])?;
     let target = Path::new(&operands.values[2]);
-    let mut volume = Volume::open(Path::new(&operands.values[0]), Access::Read)?;
+    let mut volume = Volume::open(Path::new(&operands.values[0]))?;
     let (base, bytes) = place_of(&mut volume, &name)?;
     let image = Path::new(&operands.values[0]);
     if target
@@ -205,13 +206,9 @@ fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result
     if there.is_some_and(|there| !there.is_file()) {
         return write(&mut File::create(target)?);
     }
-    let name = place::unfinished(target);
-    let mut file = File::create_new(&name)?;
-    let written = write(&mut file).and_then(|()| Ok(std::fs::rename(&name, target)?));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&name);
-    }
-    written
+    let mut new = NewFile::begin(target)?;
+    write(new.file())?;
+    Ok(new.finish()?)
 }
 
 /// Writes to what takes one byte behind the other.

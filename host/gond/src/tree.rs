@@ -330,8 +330,13 @@ pub fn split(volume: &mut Volume, path: &str) -> Result<(u64, String)> {
     Ok((directory, last.to_owned()))
 }
 
+/// Whether the next start takes a name back, because the power failed when it was on the disk and its object was not.
+pub fn is_taken_back(volume: &Volume, named: &Named) -> bool {
+    !volume.report().clean && named.mark != Mark::Settled && volume.object(named.capability.address).is_none()
+}
+
 /// Everything that has a name, in order of paths, and what is wrong with the directories. A directory that is
-/// reached twice is listed twice and entered once.
+/// reached twice is listed twice and entered once; one whose name is taken back is not there to be entered.
 pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
     let mut seen = BTreeSet::from([ROOT_DIRECTORY]);
     let mut waiting = vec![(ROOT_DIRECTORY, String::new())];
@@ -352,7 +357,8 @@ pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
             }
         };
         for named in here {
-            if named.kind == Kind::Directory && seen.insert(named.capability.address) {
+            let is_there = named.kind == Kind::Directory && !is_taken_back(volume, &named);
+            if is_there && seen.insert(named.capability.address) {
                 waiting.push((named.capability.address, format!("{}/", named.path)));
             }
             found.push(named);
@@ -365,7 +371,7 @@ pub fn walk(volume: &mut Volume) -> (Vec<Named>, Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Access;
+    use crate::disk::lock_image;
 
     /// A name whose deletion had begun leads to an object that has its address now, and a capability of the old one is listed still: only one that
     /// the object knows, and that destroys, lets the deletion be finished.
@@ -373,7 +379,7 @@ mod tests {
     fn a_deletion_is_finished_for_the_object_that_was_meant() {
         let path = std::env::temp_dir().join(format!("gond-deletions-{}.img", std::process::id()));
         image::create(&path, 16 << 20, None).unwrap();
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         for (number, (listed, knows, rights, goes)) in [
             (true, false, Rights::OWNER, false),
             (false, false, Rights::OWNER, false),
@@ -417,11 +423,46 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
+    /// A power cut right behind `mkdir`: the name is on the disk and the directory is not, and the next start takes the name back.
+    #[test]
+    fn a_directory_whose_name_is_taken_back_is_no_fault() {
+        let path = std::env::temp_dir().join(format!("gond-taken-back-{}.img", std::process::id()));
+        image::create(&path, 16 << 20, None).unwrap();
+        let lock = lock_image(&path).unwrap();
+        for (name, mark, complaints) in [("new", Mark::Young, 0), ("gone", Mark::Settled, 1)] {
+            let mut volume = Volume::open_for_change(&lock).unwrap();
+            let capability = Capability {
+                address: volume.free_address(),
+                password: 7,
+            };
+            let entry = Entry {
+                name,
+                kind: Kind::Directory,
+                capability,
+                word: 0,
+            };
+            let insert = |directory: &mut Directory<'_>| directory.insert_marked(&entry, mark).map(|_| ());
+            change_directory(&mut volume, ROOT_DIRECTORY, insert).unwrap();
+            volume.commit().unwrap();
+            drop(volume);
+            let clean = walk(&mut Volume::open(&path).unwrap()).1;
+            assert_eq!(clean.len(), 1, "behind a clean end nothing is taken back: {clean:?}");
+            // A start that has not come to its end.
+            drop(Volume::open_for_change(&lock).unwrap());
+            assert_eq!(walk(&mut Volume::open(&path).unwrap()).1.len(), complaints, "{name}");
+            let mut volume = Volume::open_for_change(&lock).unwrap();
+            let remove = |directory: &mut Directory<'_>| directory.remove(name);
+            change_directory(&mut volume, ROOT_DIRECTORY, remove).unwrap();
+            volume.commit().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
     #[test]
     fn a_capability_that_gives_nothing_is_not_entered() {
         let path = std::env::temp_dir().join(format!("gond-entered-{}.img", std::process::id()));
         image::create(&path, 16 << 20, None).unwrap();
-        let mut volume = Volume::open(&path, Access::Write).unwrap();
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
         let address = volume.free_address();
         volume.put(&image::new_record(address, 1, 7, 0)).unwrap();
         for (password, gives) in [(8, false), (7, true)] {

@@ -4,7 +4,7 @@
 //! all of them or none. Whatever the image holds, reading it ends in an answer or an error.
 
 use crate::arguments::show_size;
-use crate::disk::{Access, HostWorld};
+use crate::disk::{HostWorld, ImageLock};
 use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -69,19 +69,19 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens an image. With [`Access::Read`] it is recovered in memory only.
-    pub fn open(path: &Path, access: Access) -> Result<Self> {
-        let world = HostWorld::open(path, access)?;
-        let mode = match access {
-            Access::Read => MountMode::ReadOnly,
-            Access::Write => MountMode::ReadWrite,
-        };
-        Self::mount(world, path, mode)
+    /// Opens an image for reading: it is recovered in memory only.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::mount(HostWorld::open(path)?, path, MountMode::ReadOnly)
+    }
+
+    /// Opens an image for change.
+    pub fn open_for_change(lock: &ImageLock) -> Result<Self> {
+        Self::mount(HostWorld::open_for_change(lock)?, lock.path(), MountMode::ReadWrite)
     }
 
     /// Opens an image for change as it is, and so gives up what it has lost.
-    pub fn accept_loss(path: &Path) -> Result<Self> {
-        Self::mount(HostWorld::open(path, Access::Write)?, path, MountMode::AcceptLoss)
+    pub fn accept_loss(lock: &ImageLock) -> Result<Self> {
+        Self::mount(HostWorld::open_for_change(lock)?, lock.path(), MountMode::AcceptLoss)
     }
 
     /// Makes an image file with an empty store; complaints name it `path`.
@@ -295,10 +295,12 @@ impl Volume {
 
     fn full(&self) -> anyhow::Error {
         let (disk, stats) = (self.path.display(), self.store.stats());
+        // The pages of this change have blocks promised already, and are given up.
+        let free = stats.free.saturating_sub(self.changed.len() as u64);
         anyhow!(
             "the disk {disk} is full: {} of {} are free, and kept for changes and removals. Remove objects in the system ('rm'), or make \
              a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
-            show_size(stats.free * PAGE),
+            show_size(free * PAGE),
             show_size(stats.blocks * PAGE)
         )
     }

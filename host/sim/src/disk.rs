@@ -70,6 +70,8 @@ pub struct CrashDisk {
     order: Rng,
     /// One request in so many fails; zero for none.
     failing: u64,
+    /// So many reads of this block fail, beside those.
+    unreadable: (u64, u32),
     /// After so many steps more, a copy of the state is kept.
     fuse: Option<u64>,
     blown: Option<Box<CrashDisk>>,
@@ -91,6 +93,7 @@ impl CrashDisk {
             depth: 16,
             order,
             failing: 0,
+            unreadable: (0, 0),
             fuse: None,
             blown: None,
             steps: 0,
@@ -129,6 +132,11 @@ impl CrashDisk {
     /// Lets one request in `rate` fail; zero for none.
     pub fn set_failing(&mut self, rate: u64) {
         self.failing = rate;
+    }
+
+    /// Lets so many reads of a block fail.
+    pub fn set_unreadable(&mut self, block: u64, reads: u32) {
+        self.unreadable = (block, reads);
     }
 
     /// Keeps a copy of the state after `steps` more steps.
@@ -185,7 +193,10 @@ impl CrashDisk {
         self.steps += 1;
         let at = self.order.below(self.flights.len() as u64) as usize;
         let Flight { request, data, mark } = self.flights.swap_remove(at);
-        let fails = self.failing != 0 && self.order.one_in(self.failing);
+        let unread =
+            request.operation == Operation::Read && self.unreadable.0 == request.block && self.unreadable.1 > 0;
+        self.unreadable.1 -= u32::from(unread);
+        let fails = unread || self.failing != 0 && self.order.one_in(self.failing);
         let outside = request.operation != Operation::Flush && request.block >= self.blocks;
         if outside || fails {
             // A write that failed may have reached the medium all the same.

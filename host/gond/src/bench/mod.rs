@@ -12,6 +12,7 @@ mod tables;
 pub mod working_set;
 
 use crate::arguments::misused;
+use crate::disk::lock_image;
 use crate::display::{self, Job};
 use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
@@ -227,7 +228,7 @@ fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<
             let disk = scratch.file("bench.img");
             image::create(&disk, image::DEFAULT_SIZE, Some(&built.programs))?;
             if let Some(program) = &oo1_in_c {
-                transfer::import_program(&disk, program, OO1_IN_C)?;
+                transfer::import_program(&lock_image(&disk)?, program, OO1_IN_C)?;
             }
             let mut machine = Machine::new(built.kernel.clone(), disk);
             machine.clock = clock;
@@ -288,9 +289,9 @@ fn measure_modules(built: &build::Built, clock: Clock, tell: &dyn Fn(&str)) -> R
     files.extend(["thousand.mm", "client1000.mm"].map(|name| twins.join(name)));
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        transfer::import_file(&disk, &file, &name)?;
+        transfer::import_file(&lock_image(&disk)?, &file, &name)?;
     }
-    transfer::import_program(&disk, &twins.join("eight-static"), "eight-static")?;
+    transfer::import_program(&lock_image(&disk)?, &twins.join("eight-static"), "eight-static")?;
     let mut machine = Machine::new(built.kernel.clone(), disk);
     machine.clock = clock;
     measure_here(&machine, &["module-bench"], tell)

@@ -2,6 +2,7 @@
 //! modules there, contains their traps, and stops those that never end.
 
 use super::{Bench, guest, play};
+use crate::disk::lock_image;
 use crate::script::Patience;
 use crate::{build, transfer};
 use anyhow::{Context, Result};
@@ -43,11 +44,11 @@ const TOTAL: Duration = Duration::from_mins(4);
 pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let engine = build::engine()?;
     let machine = bench.fresh_machine("engine.img")?;
-    transfer::import_program(&machine.disk, &engine, build::ENGINE)?;
+    transfer::import_program(&lock_image(&machine.disk)?, &engine, build::ENGINE)?;
     for (name, bytes) in [("module", MODULE), ("half", &MODULE[..MODULE.len() / 2])] {
         let file = bench.file(name);
         std::fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
-        transfer::import_file(&machine.disk, &file, name)?;
+        transfer::import_file(&lock_image(&machine.disk)?, &file, name)?;
     }
     guest::suite_on(bench, &machine, build::ENGINE)?;
 

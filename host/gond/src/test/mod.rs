@@ -25,6 +25,7 @@ mod mutants;
 
 use crate::arguments::misused;
 use crate::build::{self, Built};
+use crate::disk::lock_image;
 use crate::display::{self, Job};
 use crate::image;
 use crate::machine::{self, Machine};
@@ -183,7 +184,7 @@ impl Bench<'_> {
         image::create(&disk, 256 << 20, Some(&built.programs))?;
         for file in build::modules(&self.root)? {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            transfer::import_file(&disk, &file, &name)?;
+            transfer::import_file(&lock_image(&disk)?, &file, &name)?;
         }
         Ok(Machine::new(built.kernel, disk))
     }

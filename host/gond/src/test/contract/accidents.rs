@@ -2,7 +2,7 @@
 //! from, a first program that dies, and input that ends.
 
 use super::{Stand, gond, name};
-use crate::disk::Access;
+use crate::disk::lock_image;
 use crate::machine::Machine;
 use crate::script::{Patience, Plug, Verdict};
 use crate::test::{built, expect_success, play};
@@ -14,7 +14,10 @@ use abi::layout::Capability;
 use anyhow::{Context, Result};
 use names::directory::Mark;
 use names::{Entry, Kind};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// All of it.
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
@@ -26,6 +29,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     longer_first_program(stand)?;
     names_of_strangers(stand)?;
     full_host(stand)?;
+    killed_run(stand)?;
     end_of_input(stand)
 }
 
@@ -93,9 +97,46 @@ fn lines(stand: &mut Stand<'_, '_>) -> Result<()> {
     Ok(())
 }
 
+/// A run that is killed leaves its emulator behind, which goes on writing to the image.
+fn killed_run(stand: &mut Stand<'_, '_>) -> Result<()> {
+    stand.bench.step("a run that is killed");
+    let image = stand.bench.file("killed.img");
+    image::create(&image, 64 << 20, Some(&built()?.programs))?;
+    std::fs::write(&stand.script, "echo ready\nsleep 100\n")?;
+    let (disk, script) = (name(&image)?, name(&stand.script)?);
+    let mut run = Command::new(std::env::current_exe()?)
+        .args(["run", "--disk", &disk, "--script", &script])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(output) = &mut run.stdout {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    run.kill()?;
+    run.wait()?;
+    let held = lock_image(&image).is_err();
+    for process in std::fs::read_dir("/proc")?.flatten() {
+        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&words).contains(&disk) {
+            Command::new("kill").arg("-9").arg(process.file_name()).status()?;
+        }
+    }
+    let begun = Instant::now();
+    while lock_image(&image).is_err() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let outcome = match (line.as_str(), held, lock_image(&image)) {
+        ("ready\n", true, Ok(_)) => Ok(()),
+        (line, held, after) => Err(format!("{line:?}, locked: {held}, free afterwards: {}", after.is_ok())),
+    };
+    let what = "the image of a run that is killed is in use until its emulator ends";
+    stand.bench.report(what, outcome);
+    Ok(())
+}
+
 /// Overwrites the first bytes of an object on an image.
 fn zap(disk: &Path, base: u64) -> Result<()> {
-    let mut volume = Volume::open(disk, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock_image(disk)?)?;
     let mut block: Block = **volume.page(base, 0)?.content.as_ref().context("the page is empty")?;
     block[..4].copy_from_slice(b"zap\n");
     volume.write(base, 0, &block, NO_LIMITS)?;
@@ -244,7 +285,7 @@ fn names_of_strangers(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     let lines = ["create notes 4K", "write notes 0 kept", "mkdir d", "create d/own 4K"];
     play(&machine, &lines, Patience::seconds(60))?;
-    let mut volume = Volume::open(&machine.disk, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock_image(&machine.disk)?)?;
     let (all, _) = tree::walk(&mut volume);
     let of = |path: &str| {
         all.iter()

@@ -2,7 +2,7 @@
 //! and a disk that is full.
 
 use super::{Bench, Stand, gond, name};
-use crate::disk::Access;
+use crate::disk::lock_image;
 use crate::image;
 use crate::test::built;
 use crate::transfer;
@@ -62,7 +62,7 @@ fn gone(stand: &mut Stand<'_, '_>) -> Result<()> {
     for (what, base) in objects {
         stand.bench.step(what);
         let made = stand.play("create notes 4K\nwrite notes 0 kept\nmkdir d\ncreate d/x 4K\nwrite d/x 0 below\n")?;
-        let mut volume = Volume::open(&stand.disk, Access::Write)?;
+        let mut volume = Volume::open_for_change(&lock_image(&stand.disk)?)?;
         let notes = crate::tree::find(&mut volume, "notes")?.capability.address;
         let below = crate::tree::find(&mut volume, "d")?.capability.address;
         volume.delete(base)?;
@@ -123,7 +123,7 @@ fn fill(bench: &mut Bench<'_>, disk: &Path) -> Result<Vec<String>> {
     while bytes >= 4096 {
         std::fs::write(&file, vec![b'x'; bytes])?;
         let name = format!("p{}", names.len());
-        if transfer::import_file(disk, &file, &name).is_ok() {
+        if transfer::import_file(&lock_image(disk)?, &file, &name).is_ok() {
             names.push(name);
         } else {
             bytes /= 2;

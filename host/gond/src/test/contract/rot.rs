@@ -2,7 +2,6 @@
 //! message names; what is lost is told; and the user's objects are there meanwhile by their addresses.
 
 use super::{Ran, Stand, gond, name};
-use crate::disk::Access;
 use crate::test::slurp;
 use crate::tree;
 use crate::volume::Volume;
@@ -32,7 +31,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     rot.bench.report("an image is made", made.expect(0, ""));
     rot.play("create mine 4K\nwrite mine 0 precious\nmkdir d\ncreate d/x 4K\nwrite d/x 0 below\n")?;
     let good = slurp(&rot.disk)?;
-    let mut volume = Volume::open(&rot.disk, Access::Read)?;
+    let mut volume = Volume::open(&rot.disk)?;
     let [hello, mine, d, below] = ["hello", "mine", "d", "d/x"].map(|path| tree::find(&mut volume, path));
     let (hello, mine) = (hello?.capability.address, mine?.capability.address);
     let (d, below) = (d?.capability.address, below?.capability.address);
@@ -94,6 +93,17 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
                 .report(&format!("check is content after a damaged {what}"), outcome);
         }
     }
+    damage(&rot, &good, mine, Part::FirstPage)?;
+    let left = gond(&["mend", &name(&rot.disk)?])?;
+    let outcome = if left.status == Some(1) && left.output.contains("not mended: ") {
+        Ok(())
+    } else {
+        left.expect(1, "not mended: …")
+    };
+    rot.bench.report(
+        "mend says with its status that damage of a user's object is left",
+        outcome,
+    );
     std::fs::remove_file(&rot.disk)?;
     Ok(())
 }
@@ -101,7 +111,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
 /// Puts the good image in place, but for one bit.
 fn damage(stand: &Stand<'_, '_>, good: &[u8], base: u64, part: Part) -> Result<()> {
     std::fs::write(&stand.disk, good)?;
-    let mut volume = Volume::open(&stand.disk, Access::Read)?;
+    let mut volume = Volume::open(&stand.disk)?;
     let content = volume.page(base, 0)?.content.context("the page is empty")?;
     drop(volume);
     let blocks = || good.chunks_exact(BLOCK);

@@ -1,7 +1,7 @@
 //! Objects that no name leads to, and one that is larger than the system reaches: what removes them, and what does not pretend to.
 
 use super::{Stand, gond, name};
-use crate::disk::Access;
+use crate::disk::lock_image;
 use crate::volume::Volume;
 use crate::{image, tree};
 use abi::address::{OBJECT_BYTES_MAX, PAGE};
@@ -30,7 +30,7 @@ fn put(volume: &mut Volume, pages: u64) -> Result<Capability> {
 fn without_a_name(stand: &mut Stand<'_, '_>) -> Result<()> {
     let disk = name(&stand.disk)?;
     stand.play("create notes 4K\nmkdir d\ncreate d/below 4K\n")?;
-    let mut volume = Volume::open(&stand.disk, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock_image(&stand.disk)?)?;
     let (data, directory) = (put(&mut volume, 2)?.address, put(&mut volume, 1)?.address);
     let mut bytes = vec![0; PAGE as usize];
     Directory::format(&mut bytes)?;
@@ -87,7 +87,7 @@ fn service(stand: &mut Stand<'_, '_>) -> Result<()> {
 
 fn too_large(stand: &mut Stand<'_, '_>) -> Result<()> {
     let disk = name(&stand.disk)?;
-    let mut volume = Volume::open(&stand.disk, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock_image(&stand.disk)?)?;
     let bytes = OBJECT_BYTES_MAX + PAGE;
     let capability = put(&mut volume, bytes / PAGE)?;
     image::enter(&mut volume, "vast", Kind::Data, capability, bytes)?;
@@ -106,7 +106,7 @@ fn too_large(stand: &mut Stand<'_, '_>) -> Result<()> {
         "an object larger than the system reaches is told and keeps its name",
         outcome,
     );
-    let mut volume = Volume::open(&stand.disk, Access::Write)?;
+    let mut volume = Volume::open_for_change(&lock_image(&stand.disk)?)?;
     volume.delete(capability.address)?;
     tree::change_directory(&mut volume, abi::address::ROOT_DIRECTORY, |directory| {
         directory.remove("vast")

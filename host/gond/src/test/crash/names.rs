@@ -4,7 +4,6 @@
 //! some state since the last sync that succeeded; where its removal succeeded, it must be gone.
 
 use super::Chance;
-use crate::disk::Access;
 use crate::tree;
 use crate::volume::Volume;
 use anyhow::Result;
@@ -79,7 +78,7 @@ pub fn states(before: &Names, lines: &[&str], done: usize) -> Vec<Names> {
 
 /// The names of the load on an image that was powered off cleanly.
 pub fn found(disk: &Path) -> Result<Names> {
-    let mut volume = Volume::open(disk, Access::Read)?;
+    let mut volume = Volume::open(disk)?;
     let (all, _) = tree::walk(&mut volume);
     let mut names = Names::new();
     for named in all.into_iter().filter(|named| named.path.starts_with(PREFIX)) {

@@ -6,7 +6,9 @@ use sim::disk::{CrashDisk, Fate};
 use sim::rng::Rng;
 use sim::world::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
-use store::{BLOCK, CheckpointKind, Event, MountMode, MountReport, ObjectRecord, Pages, ReadStart, Store};
+use store::{
+    BLOCK, CheckpointKind, Event, Failure, MountError, MountMode, MountReport, ObjectRecord, Pages, ReadStart, Store,
+};
 
 impl Driver {
     /// The states that a mount may show.
@@ -76,16 +78,21 @@ impl Driver {
         }
         let mut image = self.world.disk.crash(&self.world.disk.draw_fates(&mut rng), rng.fork());
         self.durable = self.check_image(image.crash(&[], rng.fork()), &candidates)?;
-        // Sometimes the power fails again while the mount recovers.
+        // Sometimes the power fails again while the mount recovers, and sometimes requests of that mount fail.
         while rng.one_in(3) {
-            image.set_fuse(rng.below(30));
+            image.set_fuse(rng.below(60));
+            if rng.one_in(2) {
+                image.set_failing(failing / 4);
+            }
             let mut world = SimWorld::new(image, MEMORY, rng.fork());
-            mount(&mut world, MountMode::ReadWrite, self.options.breaks)?;
-            let Some(blown) = world.disk.take_blown() else {
-                image = world.disk.crash(&[], rng.fork());
-                break;
-            };
-            image = blown.crash(&blown.draw_fates(&mut rng), rng.fork());
+            match Store::mount_broken(&mut world, MountMode::ReadWrite, self.options.breaks) {
+                Err(MountError::Disk | MountError::Recovery(Failure::Disk)) if failing != 0 => {}
+                Err(error) => return Err(format!("mount again: {error:?}")),
+                Ok(_) => {}
+            }
+            let cut = world.disk.take_blown();
+            let cut = cut.as_deref().unwrap_or(&world.disk);
+            image = cut.crash(&cut.draw_fates(&mut rng), rng.fork());
             let only = [self.durable.clone()];
             self.check_image(image.crash(&[], rng.fork()), &only)?;
         }

@@ -1,0 +1,48 @@
+//! The four copies of superblocks: which is written first, and which may bear a generation that must not come back.
+//!
+//! A checkpoint writes over the bitmap of three generations ago, whose number another superblock may share that could not be read. So a copy
+//! that may bear the number of the next generation, or a later one, is wiped and flushed before anything of that generation is written.
+
+use crate::geometry::Geometry;
+
+/// Copies on a disk, in blocks from 0 on.
+pub(crate) const COPIES: u64 = 4;
+
+/// What a mounted store knows of the copies.
+#[derive(Default)]
+pub(crate) struct Copies {
+    /// Which copy is written first, by the parity of the generation.
+    first: [u64; 2],
+    /// Whether a copy may bear a generation that is not the store's, by block.
+    doubtful: [bool; COPIES as usize],
+    /// Requests under way for the second copy of the last superblock.
+    pub(crate) under_way: usize,
+}
+
+impl Copies {
+    /// The copy in a block is unreadable: in its pair it is written first, while the other one stands.
+    pub(crate) fn note_bad(&mut self, block: u64) {
+        self.first[(block / 2 % 2) as usize] = block % 2;
+    }
+
+    /// The blocks of a generation's superblock, in the order in which they are written.
+    pub(crate) fn blocks(&self, generation: u64) -> [u64; 2] {
+        let first = self.first[(generation % 2) as usize];
+        [first, 1 - first].map(|copy| Geometry::superblock(generation, copy))
+    }
+
+    /// A block may bear a superblock that nothing may build on.
+    pub(crate) fn doubt(&mut self, block: u64) {
+        self.doubtful[(block % COPIES) as usize] = true;
+    }
+
+    /// The blocks to be wiped.
+    pub(crate) fn doubtful(&self) -> impl Iterator<Item = u64> + use<> {
+        (0..).zip(self.doubtful).filter_map(|(block, is)| is.then_some(block))
+    }
+
+    /// They are wiped, and that is stable.
+    pub(crate) fn trust_all(&mut self) {
+        self.doubtful = Default::default();
+    }
+}

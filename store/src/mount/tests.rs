@@ -1,0 +1,97 @@
+//! Tables that a stranger has made, with checksums that are right.
+
+use super::*;
+use crate::plain::PlainWorld;
+use crate::{FormatOptions, ObjectRecord, Operation};
+use alloc::vec;
+
+const BLOCKS: u64 = 2000;
+/// Blocks that nobody uses.
+const INNER: u64 = 1500;
+const LEAF: u64 = 1501;
+/// Bytes of a row before its overflow blocks.
+const ROW: usize = 85;
+/// Children of an inner node.
+const CHILDREN: usize = 170;
+
+/// A disk with an object whose record does not fit into its leaf, and the superblock that leads to it.
+fn sample() -> (PlainWorld, u64, Superblock) {
+    let mut world = PlainWorld::new(BLOCKS);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let record = ObjectRecord {
+        base: 1 << 40,
+        pages: 1,
+        capabilities: vec![(1, 15); 128],
+        ..ObjectRecord::default()
+    };
+    store.put_object(record).expect("room");
+    store
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Shutdown)
+        .expect("idle");
+    while !matches!(store.poll(&mut world), Some(Event::CheckpointDone { .. })) {}
+    let newest = Geometry::superblock(store.stats().generation, 0);
+    let (superblock, _) = Superblock::decode(newest, &world.disk[&newest]).expect("intact");
+    (world, newest, superblock)
+}
+
+/// Writes a block, and gives its place.
+fn put(world: &mut PlainWorld, superblock: &Superblock, block: u64, bytes: &[u8]) -> Place {
+    let mut whole = [0; BLOCK];
+    whole[..bytes.len()].copy_from_slice(bytes);
+    world.disk.insert(block, whole);
+    let checksum = superblock.key.checksum(block, &whole);
+    Place { block, checksum }
+}
+
+/// What a mount with this table says, and how many blocks it reads.
+fn mount(mut world: PlainWorld, newest: u64, superblock: &Superblock) -> (Option<MountError>, usize) {
+    for block in [newest, newest + 1] {
+        superblock.encode(block, world.disk.entry(block).or_insert([0; BLOCK]));
+    }
+    world.log.clear();
+    let error = Store::mount(&mut world, MountMode::ReadOnly).err();
+    let reads = world.log.iter().filter(|(operation, _)| *operation == Operation::Read);
+    (error, reads.count())
+}
+
+#[test]
+fn a_leaf_with_two_parents_is_refused_before_it_is_read_twice() {
+    let (mut world, newest, mut superblock) = sample();
+    let leaf = superblock.table;
+    let mut inner = b"GINN".to_vec();
+    inner.extend((CHILDREN as u32).to_le_bytes());
+    for key in 0..CHILDREN as u64 {
+        for word in [key, leaf.block, leaf.checksum] {
+            inner.extend(word.to_le_bytes());
+        }
+    }
+    superblock.table = put(&mut world, &superblock, INNER, &inner);
+    superblock.objects = CHILDREN as u64;
+    let (error, reads) = mount(world, newest, &superblock);
+    assert_eq!(error, Some(MountError::Damaged(Structure::Table, leaf.block)));
+    assert!(reads < 40, "{reads} blocks were read");
+}
+
+#[test]
+fn a_body_with_two_rows_is_refused_before_it_is_read_twice() {
+    let (mut world, newest, mut superblock) = sample();
+    let leaf = world.disk[&superblock.table.block];
+    let length = u32::from_le_bytes(leaf[8 + ROW - 4..8 + ROW].try_into().expect("four bytes")) as usize;
+    let row = &leaf[8..8 + ROW + 16 * length.div_ceil(BLOCK)];
+    let rows = (BLOCK - 8) / row.len();
+    let mut many = b"GLEF".to_vec();
+    many.extend((rows as u32).to_le_bytes());
+    for number in 0..rows as u64 {
+        many.extend(((1 << 40) + (number << 21)).to_le_bytes());
+        many.extend(&row[8..]);
+    }
+    superblock.table = put(&mut world, &superblock, LEAF, &many);
+    superblock.objects = rows as u64;
+    let (error, reads) = mount(world, newest, &superblock);
+    assert!(
+        matches!(error, Some(MountError::Damaged(Structure::Table, block)) if block != LEAF),
+        "{error:?}"
+    );
+    assert!(reads < 30, "{reads} blocks were read");
+}
