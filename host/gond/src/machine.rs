@@ -9,11 +9,14 @@
 use crate::build;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The emulator, unless the variable `QEMU` names another.
 const EMULATOR: &str = "qemu-system-x86_64";
+/// The status of a command that starts another one, which there is not.
+const NOT_FOUND: i32 = 127;
 
 /// The host's number for a disk without room.
 const ENOSPC: i32 = 28;
@@ -177,7 +180,7 @@ impl Machine {
 
     /// The command that starts it. The kernel's log goes to the file `log`.
     pub fn command(&self, wiring: &Wiring<'_>, log: &Path) -> Result<Command> {
-        let mut command = Command::new(std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into()));
+        let mut command = emulator();
         command.args([
             "-name",
             "gondwana",
@@ -331,10 +334,22 @@ impl Machine {
     }
 }
 
+/// The emulator's name, or the file that the environment names instead.
+fn emulator_path() -> OsString {
+    std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into())
+}
+
+/// A command that starts the emulator, and ends it when the thread that has started it ends: nobody is left who writes to an image.
+fn emulator() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(emulator_path());
+    command
+}
+
 /// Fails, with advice, if the emulator is not installed.
 pub fn require_emulator() -> Result<()> {
-    let emulator = std::env::var_os("QEMU").unwrap_or_else(|| EMULATOR.into());
-    let started = Command::new(&emulator)
+    let path = emulator_path();
+    let started = emulator()
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -342,11 +357,11 @@ pub fn require_emulator() -> Result<()> {
         .status();
     match started {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => bail!("{} does not work ({status})", emulator.display()),
-        Err(_) => bail!(
+        Ok(status) if status.code() != Some(NOT_FOUND) => bail!("{} does not work ({status})", path.display()),
+        _ => bail!(
             "QEMU is not installed ({} not found): run 'sudo apt-get install -y qemu-system-x86', or start the \
              script ./gond, which does it",
-            emulator.display()
+            path.display()
         ),
     }
 }
