@@ -351,6 +351,18 @@ impl<K: Copy + Ord, V> Map<K, V> {
         Some(self.chunks.first()?.first()?.0)
     }
 
+    /// Takes some out, those with the last keys, and keeps the room; tells whether there were any.
+    pub fn clear_some(&mut self) -> bool {
+        let kept = self.chunks.len().saturating_sub(TRIM / CHUNK);
+        let any = kept < self.chunks.len();
+        for mut chunk in self.chunks.drain(kept..) {
+            self.count -= chunk.len();
+            chunk.clear();
+            push_reserved(&mut self.spare, chunk);
+        }
+        any
+    }
+
     /// Takes all out.
     pub fn clear(&mut self) {
         while let Some(mut chunk) = self.chunks.pop() {
