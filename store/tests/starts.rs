@@ -5,8 +5,8 @@ mod plain;
 use plain::PlainWorld;
 use std::collections::BTreeMap;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountError, Look, MountMode,
-    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, Look, MountError,
+    MountMode, ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store,
 };
 
 const BLOCKS: u64 = 3000;

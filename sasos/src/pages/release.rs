@@ -40,7 +40,7 @@ const LOOKS_LEAST: u64 = 10;
 /// The cost of taking a clean page, beside that of the look.
 const COST_TAKEN: Cost = Cost::calling(200, 2);
 /// The cost of having the store give up a map node, and of having it look at one that stays.
-const COST_NODE_GONE: Cost = Cost::calling(1_300, 1);
+const COST_NODE_GONE: Cost = Cost::calling(1_600, 1);
 const COST_NODE_PASSED: Cost = Cost::own(300);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.

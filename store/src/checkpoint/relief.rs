@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::world::World;
 
 /// The cost of giving up a map node.
-const COST_GIVEN_UP: u64 = 1_300;
+const COST_GIVEN_UP: u64 = 1_600;
 
 /// How nodes are being given up for want of frames.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
