@@ -40,8 +40,10 @@ const LOOKS_LEAST: u64 = 10;
 /// The cost of taking a clean page, beside that of the look.
 const COST_TAKEN: Cost = Cost::calling(200, 2);
 /// The cost of having the store give up a map node, and of having it look at one that stays.
-const COST_NODE_GONE: Cost = Cost::calling(1_600, 1);
+const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
 const COST_NODE_PASSED: Cost = Cost::own(300);
+/// What the caller needs to make use of a frame, roughly: taking back leaves that much of the budget.
+const COST_CALLER: Cost = Cost::calling(5_000, 12);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.
 const COST_CHUNK: Cost = Cost::own(1_000);
@@ -361,7 +363,7 @@ impl Server {
     pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
         if self.take_frames(world)? > 0 {
             // A caller that needs more frames than that does not go on in this event.
-            return if world.frames_free() > FRAME_RESERVE || self.budget.is_left() {
+            return if world.frames_free() > FRAME_RESERVE || self.budget.has(COST_CALLER) {
                 Ok(())
             } else {
                 Err(Stop::Again)
@@ -413,9 +415,9 @@ impl Server {
     /// [`Stop::Again`]: none was found yet.
     fn nodes_go<W: World>(&mut self, world: &mut W) -> Step<usize> {
         // Each event gets on, however much was spent before.
-        self.budget.at_least(COST_NODE_GONE);
+        self.budget.at_least(COST_CALLER.and(COST_NODE_GONE));
         let mut gone = 0;
-        while self.pager.nodes_left > 0 && self.budget.has(COST_NODE_GONE) {
+        while self.pager.nodes_left > 0 && self.budget.has(COST_CALLER) {
             match self.store.shrink(world) {
                 Look::Dropped => {
                     self.budget.spend(COST_NODE_GONE);
@@ -450,9 +452,10 @@ impl Server {
             return Ok(0);
         }
         let count = self.objects.table_len();
-        self.budget.at_least(COST_LOOK.times(LOOKS_LEAST));
+        self.budget.at_least(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
         // The first object was perhaps begun in its middle, and is looked at once more.
-        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.spend(COST_OBJECT) {
+        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.has(COST_CALLER) {
+            self.budget.spend(COST_OBJECT);
             let id = ObjectId(self.pager.hand);
             let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
             if !persistent || self.reclaim_from(world, id, &mut frames) {
@@ -483,7 +486,8 @@ impl Server {
         let before = frames.len();
         let end = object.end();
         let mut from = self.pager.hand_at.max(object.base());
-        while from < end && frames.len() < RECLAIM_BATCH && self.budget.spend(COST_LOOK) {
+        while from < end && frames.len() < RECLAIM_BATCH && self.budget.has(COST_CALLER) {
+            self.budget.spend(COST_LOOK);
             let to = end.min(from + LOOK_REACH);
             let Some(place) = object.next_page(Which::Clean, from, to) else {
                 from = to;
