@@ -239,7 +239,9 @@ fn nodes_given_up_on_a_failing_disk_lose_nothing() {
         scene.world.memory.set_limit(1 << 20);
         if over.is_err() {
             failures += 1;
-            changed.values_mut().for_each(|stamp| *stamp = 3);
+            for stamp in changed.values_mut() {
+                *stamp = 3;
+            }
             let pages = scene.dirty(&changed);
             scene.begin(pages);
             assert_eq!(scene.finish(), Ok(()), "seed {seed}");
