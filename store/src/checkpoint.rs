@@ -34,6 +34,9 @@ use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
+use relief::{Position, Relief};
+
+mod relief;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
@@ -71,26 +74,6 @@ enum Phase {
     Done,
 }
 
-/// How nodes are being given up for want of frames.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Relief {
-    None,
-    /// Until nothing is under way.
-    Quiet,
-    /// They are written.
-    Nodes,
-}
-
-/// How far a checkpoint is: what changes with everything that it gets done.
-#[derive(Copy, Clone, PartialEq, Eq)]
-struct Position {
-    phase: Phase,
-    pages: usize,
-    settling: Settling,
-    left: usize,
-    free: u64,
-}
-
 /// How far a phase got.
 pub(crate) enum Step {
     /// It is complete.
@@ -121,7 +104,7 @@ pub(crate) struct Checkpoint {
     failure: Option<Failure>,
     /// How far the pending changes are made.
     settling: Settling,
-    /// The map node that was written last.
+    /// The map node that was written last, or given up.
     node: Option<MapKey>,
     /// How nodes are being given up, and how far the work was when that was begun last.
     relief: Relief,
@@ -269,12 +252,14 @@ impl Checkpoint {
             let step = match self.relief {
                 Relief::None => self.step(store, world),
                 Relief::Quiet => Ok(self.quiet_for_relief(store)),
-                Relief::Nodes => self.relieve(store, world),
+                Relief::Nodes => self.write_for_relief(store, world),
+                Relief::Frames => Ok(self.relieve(store, world)),
             };
             match (step, self.relief) {
                 (Ok(Step::Complete), Relief::None) => self.phase = self.phase.next(),
                 (Ok(Step::Complete), Relief::Quiet) => self.relief = Relief::Nodes,
-                (Ok(Step::Complete), Relief::Nodes) => self.relief = Relief::None,
+                (Ok(Step::Complete), Relief::Nodes) => self.relief = Relief::Frames,
+                (Ok(Step::Complete), Relief::Frames) => self.relief = Relief::None,
                 (Ok(Step::Waiting), _) => return Progress::Waiting,
                 (Err(Failure::Memory), Relief::None) if self.may_relieve(store) => self.relief = Relief::Quiet,
                 (Err(reason), _) => self.fail(reason),
@@ -390,43 +375,6 @@ impl Checkpoint {
             }
             Phase::Done => Ok(Step::Complete),
         }
-    }
-
-    /// Whether memory may come from map nodes, and something was done since that was tried last.
-    fn may_relieve(&mut self, store: &Store) -> bool {
-        let position = Position {
-            phase: self.phase,
-            pages: self.written,
-            settling: self.settling,
-            left: store.settling.count() + store.doomed.count() + self.begun_parts + self.bitmap + self.index,
-            free: store.allocation.free_blocks() + store.allocation.held_blocks(),
-        };
-        self.writer.narrow = true;
-        self.relieved_at.replace(position) != Some(position) && (store.maps.len() > 0 || store.is_loading())
-    }
-
-    /// Waits until nothing is under way that changes nodes.
-    fn quiet_for_relief(&self, store: &Store) -> Step {
-        if store.is_loading() {
-            Step::Waiting
-        } else {
-            self.when_quiet()
-        }
-    }
-
-    /// No frame is left: writes the dirty nodes to the disk before their turn, and gives up all nodes. Those that are needed again
-    /// are read again. Until the commit nothing durable leads to where they were written.
-    fn relieve(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
-        if self.phase < Phase::Nodes && matches!(self.write_nodes(store, world)?, Step::Waiting) || self.outstanding > 0
-        {
-            return Ok(Step::Waiting);
-        }
-        self.node = None;
-        store.maps.clear_dirty();
-        store.maps.release_arrived();
-        store.maps.shrink(&mut store.io.lender(world), usize::MAX);
-        self.writer.unblock();
-        Ok(Step::Complete)
     }
 
     fn when_quiet(&self) -> Step {
@@ -658,7 +606,6 @@ impl Checkpoint {
         store.promises.settle(self.loan);
         store.generation += 1;
         store.allocation.commit(region_of(store.generation));
-        store.maps.clear_dirty();
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
@@ -679,6 +626,7 @@ impl Checkpoint {
         parts.for_each(|part| store.table.clear_dirty(part));
         !self.parts.is_empty()
             || self.forgotten < u64::MAX
+            || store.maps.clean_some()
             || store.forget_settled()
             || store.drop_rows(&mut self.changed)
     }

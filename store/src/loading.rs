@@ -4,7 +4,7 @@ use crate::event::{BadPage, Event, Failure, Structure};
 use crate::heap::NoHeap;
 use crate::io::Purpose;
 use crate::loss::Loss;
-use crate::map::{MapKey, Missing, first_page, reach};
+use crate::map::{Look, MapKey, Missing, first_page, reach};
 use crate::store::{OnDamage, Store};
 use crate::world::{DiskError, Frame, Operation, World};
 
@@ -143,9 +143,9 @@ impl Store {
         }
     }
 
-    /// Drops up to `count` map nodes that are as they are on the disk; tells how many. For when
-    /// memory is short: they are read again when needed.
-    pub fn shrink(&mut self, world: &mut impl World, count: usize) -> usize {
-        self.maps.shrink(world, count)
+    /// Looks at one map node, and drops it if it is as it is on the disk. For when memory is short, again and again until it says that this
+    /// is [over](Look::Over): a node is read again when needed.
+    pub fn shrink(&mut self, world: &mut impl World) -> Look {
+        self.maps.shrink(world)
     }
 }

@@ -80,6 +80,13 @@ pub(crate) struct MapKey {
 }
 
 impl MapKey {
+    /// No node has this one or one above it.
+    const END: Self = Self {
+        base: u64::MAX,
+        level: u8::MAX,
+        index: u64::MAX,
+    };
+
     /// The first key behind this one.
     fn next(self) -> Self {
         Self {
@@ -165,10 +172,24 @@ pub(crate) struct Maps {
     /// Nodes that were read and that those who asked for them have not seen yet: they stay, however short memory is, or they
     /// would have to be read again for ever. There is room for all nodes.
     arrived: Map<MapKey, ()>,
+    /// The place of the last look for a clean node, which go downwards, and the nodes that were passed since one was found.
+    hand: Option<MapKey>,
+    passed: usize,
 }
 
 /// Nodes that there is always room for: more than the reserve has frames.
 const NODES_MIN: usize = 64;
+
+/// What came of a look for a map node that may go.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// One went.
+    Dropped,
+    /// The one that was looked at stays.
+    Passed,
+    /// All were looked at since the last one went.
+    Over,
+}
 
 impl Maps {
     /// Nodes in memory.
@@ -190,9 +211,9 @@ impl Maps {
         self.dirty.from(behind.next()).map(|(key, ())| key)
     }
 
-    /// Everything dirty is written.
-    pub(crate) fn clear_dirty(&mut self) {
-        self.dirty.clear();
+    /// Everything dirty is written: takes the mark off some nodes; tells whether there were any.
+    pub(crate) fn clean_some(&mut self) -> bool {
+        self.dirty.clear_some()
     }
 
     pub(crate) fn contains(&self, key: MapKey) -> bool {
@@ -255,18 +276,36 @@ impl Maps {
         self.insert(key, frame);
     }
 
-    /// Drops up to `count` clean nodes; tells how many.
-    pub(crate) fn shrink(&mut self, pages: &mut impl Pages, count: usize) -> usize {
-        let (mut dropped, mut at) = (0, self.nodes.first_key());
-        while let Some(key) = at.filter(|_| dropped < count) {
-            if !self.dirty.has(key) && !self.arrived.has(key) {
-                self.remove(pages, key);
-                dropped += 1;
-            }
-            at = self.nodes.from(key.next()).map(|(key, _)| key);
+    /// Looks at one node, the next one below that of the last look, and drops it if it is clean.
+    pub(crate) fn shrink(&mut self, pages: &mut impl Pages) -> Look {
+        let below = |end| self.nodes.last_below(end).map(|(key, _)| key);
+        let next = self.hand.and_then(below).or_else(|| below(MapKey::END));
+        // Where all are dirty, none need be looked at.
+        let may_drop = self.passed < self.nodes.count() && self.dirty.count() < self.nodes.count();
+        let Some(key) = next.filter(|_| may_drop) else {
+            self.passed = 0;
+            return Look::Over;
+        };
+        self.hand = Some(key);
+        if self.dirty.has(key) || self.arrived.has(key) {
+            self.passed += 1;
+            return Look::Passed;
         }
+        self.passed = 0;
+        self.remove(pages, key);
         self.trim();
-        dropped
+        Look::Dropped
+    }
+
+    /// Gives up the last node, dirty or not, or the last one below another, unless somebody waits for it; tells which it was. From the end on, for there
+    /// it costs the same however many there are.
+    pub(crate) fn give_up(&mut self, pages: &mut impl Pages, below: Option<MapKey>) -> Option<MapKey> {
+        let (key, _) = self.nodes.last_below(below.unwrap_or(MapKey::END))?;
+        if !self.arrived.has(key) {
+            self.remove(pages, key);
+            self.trim();
+        }
+        Some(key)
     }
 
     /// Gives heap back that no node needs.

@@ -202,6 +202,11 @@ impl Promises {
         self.inner.release(self.inner.count() + self.lent.inner);
     }
 
+    /// Gives some heap back; whether there was any.
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.leaves.give_back() || self.inner.give_back()
+    }
+
     /// Takes the promise of a page back; tells whether there was one.
     pub(crate) fn remove(&mut self, base: u64, page: u64) -> bool {
         let leaf = key_above(base, page, 1);
@@ -311,6 +316,19 @@ mod tests {
             }
             promises.settle(self.1);
         }
+    }
+
+    #[test]
+    fn heap_of_promises_that_are_gone_is_given_back() {
+        let mut promises = Promises::default();
+        let pages = || (0..20_000).map(|leaf| leaf * NODE_PAGES);
+        pages().for_each(|page| promises.add_run(0, page, page + 1, LEVELS).unwrap());
+        // As a program ends whose pages nobody writes.
+        pages().for_each(|page| assert!(promises.remove(0, page)));
+        promises.trim();
+        assert!(promises.give_back(), "there was much");
+        while promises.give_back() {}
+        assert!(!promises.leaves.give_back() && !promises.inner.give_back());
     }
 
     #[test]

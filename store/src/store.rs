@@ -588,6 +588,7 @@ impl Store {
             || self.settling.give_back()
             || self.settled.give_back()
             || self.maps.give_back()
+            || self.promises.give_back()
             || self.loads.give_back()
             || self.page_reads.give_back();
     }

@@ -59,6 +59,8 @@ pub struct Pager {
     pub(crate) hand_at: u64,
     /// Objects that it has left since it found one.
     pub(crate) left_in_vain: u32,
+    /// Map nodes of the store that are to go before pages are looked for again.
+    pub(crate) nodes_left: usize,
 }
 
 impl Pager {

@@ -15,6 +15,7 @@ use abi::{
     address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of, system_objects},
 };
 use kcore::{Frame, Leaf, wait::Key};
+use store::Look;
 
 use crate::{
     Server, Step, Stop, World,
@@ -22,17 +23,27 @@ use crate::{
     containers::push_reserved,
     directory::object::{ObjectId, Which},
     lives::budget::Cost,
-    pages::slots::{Slots, first_run},
+    pages::{
+        pager::FRAME_RESERVE,
+        slots::{Slots, first_run},
+    },
 };
 
 /// Frames that are taken from objects at once when memory is short.
 const RECLAIM_BATCH: usize = 64;
 /// How far a look for a clean page reaches, what it costs in instructions, roughly, and what going on to the next object does.
 const LOOK_REACH: u64 = 4 * SLOT;
-const COST_LOOK: Cost = Cost::calling(120, 3);
+const COST_LOOK: Cost = Cost::calling(260, 3);
 const COST_OBJECT: Cost = Cost::own(15);
 /// Looks that are done in any case.
 const LOOKS_LEAST: u64 = 10;
+/// The cost of taking a clean page, beside that of the look.
+const COST_TAKEN: Cost = Cost::calling(200, 2);
+/// The cost of having the store give up a map node, and of having it look at one that stays.
+const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
+const COST_NODE_PASSED: Cost = Cost::own(300);
+/// What the caller needs to make use of a frame, roughly: taking back leaves that much of the budget.
+const COST_CALLER: Cost = Cost::calling(5_000, 12);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.
 const COST_CHUNK: Cost = Cost::own(1_000);
@@ -344,14 +355,19 @@ impl Server {
     /// No frame is free. Takes clean pages of persistent objects back, or has dirty ones written
     /// first and lets the caller wait. Frames whose entry somebody holds in his hands while he asks
     /// for another one must have a second reference, or be dirty or transient.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: the event has done its share, and the next one goes on from there. The need to wait for a checkpoint;
+    /// [`Error::NoMemory`].
     #[cold]
     pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
-        if self.reclaim_piece(world)? > 0 {
-            return Ok(());
-        }
-        // Nodes that a running job has just read are not taken from under it.
-        if !self.checkpoint.is_busy() && self.store.shrink(world, RECLAIM_BATCH) > 0 {
-            return Ok(());
+        if self.take_frames(world)? > 0 {
+            // A caller that needs more frames than that does not go on in this event.
+            return if world.frames_free() > FRAME_RESERVE || self.budget.has(COST_CALLER) {
+                Ok(())
+            } else {
+                Err(Stop::Again)
+            };
         }
         if self.checkpoint.last_failed() {
             return Err(Error::NoMemory.into());
@@ -373,6 +389,53 @@ impl Server {
         }
     }
 
+    /// Takes some clean pages from memory, or where there are none some map nodes of the store; tells how many.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: there are further ones to look at.
+    fn take_frames<W: World>(&mut self, world: &mut W) -> Step<usize> {
+        if self.pager.nodes_left == 0 {
+            let taken = self.reclaim_piece(world)?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+            self.pager.nodes_left = RECLAIM_BATCH;
+        }
+        // Nodes that a running job has just read are not taken from under it.
+        if self.checkpoint.is_busy() {
+            self.pager.nodes_left = 0;
+            return Ok(0);
+        }
+        self.nodes_go(world)
+    }
+
+    /// Has the store give up map nodes, as far as the budget reaches; tells how many.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: none was found yet.
+    fn nodes_go<W: World>(&mut self, world: &mut W) -> Step<usize> {
+        // Each event gets on, however much was spent before.
+        self.budget.at_least(COST_CALLER.and(COST_NODE_GONE));
+        let mut gone = 0;
+        while self.pager.nodes_left > 0 && self.budget.has(COST_CALLER) {
+            match self.store.shrink(world) {
+                Look::Dropped => {
+                    self.budget.spend(COST_NODE_GONE);
+                    self.pager.nodes_left -= 1;
+                    gone += 1;
+                }
+                Look::Passed => {
+                    self.budget.spend(COST_NODE_PASSED);
+                }
+                Look::Over => self.pager.nodes_left = 0,
+            }
+        }
+        if gone == 0 && self.pager.nodes_left > 0 {
+            return Err(Stop::Again);
+        }
+        Ok(gone)
+    }
+
     /// Takes some clean pages of persistent objects from memory, which are read again when touched.
     /// Tells how many.
     pub fn reclaim<W: World>(&mut self, world: &mut W) -> usize {
@@ -389,9 +452,10 @@ impl Server {
             return Ok(0);
         }
         let count = self.objects.table_len();
-        self.budget.at_least(COST_LOOK.times(LOOKS_LEAST));
+        self.budget.at_least(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
         // The first object was perhaps begun in its middle, and is looked at once more.
-        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.spend(COST_OBJECT) {
+        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.has(COST_CALLER) {
+            self.budget.spend(COST_OBJECT);
             let id = ObjectId(self.pager.hand);
             let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
             if !persistent || self.reclaim_from(world, id, &mut frames) {
@@ -422,7 +486,8 @@ impl Server {
         let before = frames.len();
         let end = object.end();
         let mut from = self.pager.hand_at.max(object.base());
-        while from < end && frames.len() < RECLAIM_BATCH && self.budget.spend(COST_LOOK) {
+        while from < end && frames.len() < RECLAIM_BATCH && self.budget.has(COST_CALLER) {
+            self.budget.spend(COST_LOOK);
             let to = end.min(from + LOOK_REACH);
             let Some(place) = object.next_page(Which::Clean, from, to) else {
                 from = to;
@@ -438,6 +503,7 @@ impl Server {
                 world.leaf_set(place.leaf, place.index, None);
                 state.resident.clear(place.index);
                 push_reserved(frames, entry.frame);
+                self.budget.spend(COST_TAKEN);
             }
         }
         self.pager.hand_at = from;

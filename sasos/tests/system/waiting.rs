@@ -467,7 +467,7 @@ fn is_copied_with(holes: u64, pages: u64) -> bool {
         .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
         .unwrap();
     while system.server.reclaim(&mut system.platform) > 0 {}
-    while system.server.store.shrink(&mut system.platform, 64) > 0 {}
+    while system.server.store.shrink(&mut system.platform) != store::Look::Over {}
     let mut hoard = Vec::new();
     while system.platform.frames_free() > RESERVE + holes {
         hoard.push(system.platform.frame_any().unwrap());
@@ -508,7 +508,7 @@ fn a_checkpoint_that_failed_is_made_again_without_memory() {
     // The domain forgets what it has found.
     system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
     while system.server.reclaim(&mut system.platform) > 0 {}
-    while system.server.store.shrink(&mut system.platform, 64) > 0 {}
+    while system.server.store.shrink(&mut system.platform) != store::Look::Over {}
     let mut hoard = Vec::new();
     while system.platform.frames_free() > RESERVE {
         hoard.push(system.platform.frame_any().unwrap());

@@ -15,8 +15,10 @@ use super::{push_reserved, reserve, shrink};
 
 /// Entries of a chunk.
 const CHUNK: usize = 64;
-/// Entries whose room an entry that is taken out gives back at most, for that takes time.
+/// Entries whose room is given back in one step at most, for that takes time, and so many when an entry is taken out: a caller that takes some out in
+/// one event has not paid for more.
 const TRIM: usize = 16 * CHUNK;
+const TRIM_ONE: usize = 3 * CHUNK;
 /// Entries that the first chunk has room for at first.
 const FEW: usize = 4;
 
@@ -162,7 +164,11 @@ impl<K: Copy + Ord, V> Map<K, V> {
 
     /// Gives some room back that is much more than what is needed; whether there was any.
     pub fn give_back(&mut self) -> bool {
-        let needed = self.room().max(self.room.saturating_sub(TRIM));
+        self.give_some_back(TRIM)
+    }
+
+    fn give_some_back(&mut self, most: usize) -> bool {
+        let needed = self.room().max(self.room.saturating_sub(most));
         let is_much = needed + 2 * CHUNK < self.room;
         if is_much {
             self.room = needed;
@@ -301,7 +307,7 @@ impl<K: Copy + Ord, V> Map<K, V> {
         if self.chunks.len() == 1 && self.count == 0 {
             self.spare.extend(self.chunks.pop());
         }
-        self.give_back();
+        self.give_some_back(TRIM_ONE);
         Some(value)
     }
 
@@ -349,6 +355,18 @@ impl<K: Copy + Ord, V> Map<K, V> {
     /// The first key.
     pub fn first_key(&self) -> Option<K> {
         Some(self.chunks.first()?.first()?.0)
+    }
+
+    /// Takes some out, those with the last keys, and keeps the room; tells whether there were any.
+    pub fn clear_some(&mut self) -> bool {
+        let kept = self.chunks.len().saturating_sub(TRIM / CHUNK);
+        let any = kept < self.chunks.len();
+        for mut chunk in self.chunks.drain(kept..) {
+            self.count -= chunk.len();
+            chunk.clear();
+            push_reserved(&mut self.spare, chunk);
+        }
+        any
     }
 
     /// Takes all out.
@@ -527,6 +545,43 @@ mod tests {
             places,
             "nothing was allocated"
         );
+    }
+
+    #[test]
+    fn one_that_is_taken_out_gives_little_back() {
+        let mut map = Map::default();
+        map.reserve(100_000).unwrap();
+        for key in 0..1000_u32 {
+            map.insert(key, ()).unwrap();
+        }
+        map.release(0);
+        for key in 0..1000 {
+            let before = map.spare.len() + map.chunks.len();
+            map.remove(key).unwrap();
+            let given = before - map.spare.len() - map.chunks.len();
+            assert!(given <= 8, "{given} chunks with one entry");
+        }
+        while map.give_back() {}
+        assert!(map.spare.len() <= 6);
+    }
+
+    #[test]
+    fn some_are_taken_out_and_their_room_stays() {
+        for count in [0, 1, 500, 5000_u32] {
+            let mut map = Map::default();
+            map.reserve(6000).unwrap();
+            for key in 0..count {
+                map.insert(key, ()).unwrap();
+            }
+            let chunks = map.spare.len() + map.chunks.len();
+            let mut steps = 0;
+            while map.clear_some() {
+                steps += 1;
+                assert_eq!(map.pairs().count(), map.count());
+            }
+            assert!(map.is_empty() && steps <= 1 + count / 500);
+            assert_eq!(map.spare.len() + map.chunks.len(), chunks);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Check, Driver, InFlight, PageName};
 use crate::model::{Job, Page, fill, is_filled};
 use std::collections::BTreeSet;
-use store::{BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Pages, ReadStart, Ticket};
+use store::{BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Look, Pages, ReadStart, Ticket};
 
 impl Driver {
     /// Hands a dirty page over.
@@ -113,7 +113,7 @@ impl Driver {
     }
 
     pub(super) fn shrink(&mut self) {
-        self.store.shrink(&mut self.world, 1000);
+        while self.store.shrink(&mut self.world) != Look::Over {}
     }
 
     pub(super) fn read(&mut self) -> Check {
