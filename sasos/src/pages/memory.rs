@@ -6,9 +6,9 @@
 //! and only then copies, so that a call that must wait has written nothing.
 
 use abi::{Error, Rights, address::PAGE};
-use kcore::SpaceId;
+use kcore::{Frame, SpaceId};
 
-use crate::{Access, Server, Step, World, directory::object::ObjectId, pages::pager::index_of};
+use crate::{Access, Server, Step, World, directory::object::ObjectId, lives::budget::Cost, pages::pager::index_of};
 
 /// The part of a range that lies in one page.
 #[derive(Copy, Clone)]
@@ -34,6 +34,25 @@ fn pieces(address: u64, bytes: usize) -> impl Iterator<Item = Piece> {
         (left > 0).then_some(piece)
     })
 }
+
+/// Copies the part of a range from its frame; without one it is zeroes.
+fn copy_out(world: &impl World, frame: Option<Frame>, piece: Piece, into: &mut [u8]) {
+    let target = &mut into[piece.at..piece.at + piece.bytes];
+    match frame {
+        Some(frame) => world.frame_read(frame, (piece.address % PAGE) as usize, target),
+        None => target.fill(0),
+    }
+}
+
+/// A page that was read, and where it is: nowhere if it is zeroes. It counts within the event.
+#[derive(Copy, Clone)]
+pub struct Seen {
+    page: u64,
+    frame: Option<Frame>,
+}
+
+/// The cost of finding the frame of a page, in instructions, roughly.
+const COST_PAGE: Cost = Cost::calling(250, 1);
 
 /// Refuses a range that wraps around.
 fn check(address: u64, bytes: usize) -> Result<(), Error> {
@@ -81,30 +100,45 @@ impl Server {
     }
 
     /// Reads bytes of an object by their offset, whatever the rights: for what the server itself
-    /// interprets. Beyond the object there are zeroes.
+    /// interprets. Beyond the object there are zeroes. `seen` is the page that the same event has read last, if any.
     ///
     /// # Errors
     /// [`Error::DiskError`]; the need to wait.
-    pub fn read_object<W: World>(&mut self, world: &mut W, id: ObjectId, offset: u64, into: &mut [u8]) -> Step<()> {
+    pub fn read_object<W: World>(
+        &mut self,
+        world: &mut W,
+        id: ObjectId,
+        offset: u64,
+        into: &mut [u8],
+        seen: &mut Option<Seen>,
+    ) -> Step<()> {
         let object = self.objects.get(id);
         let (base, end) = (object.base(), object.end());
         for piece in pieces(base.saturating_add(offset), into.len()) {
-            if piece.address < end {
-                self.read_piece(world, id, piece, into)?;
-            } else {
+            if piece.address >= end {
                 into[piece.at..].fill(0);
                 break;
             }
+            let page = piece.address - piece.address % PAGE;
+            let frame = match *seen {
+                Some(seen) if seen.page == page => seen.frame,
+                _ => {
+                    self.budget.spend(COST_PAGE);
+                    // What was seen may go for want of memory, so it is forgotten first.
+                    *seen = None;
+                    let frame = self.peek(world, id, page)?.map(|entry| entry.frame);
+                    *seen = Some(Seen { page, frame });
+                    frame
+                }
+            };
+            copy_out(world, frame, piece, into);
         }
         Ok(())
     }
 
     fn read_piece<W: World>(&mut self, world: &mut W, id: ObjectId, piece: Piece, into: &mut [u8]) -> Step<()> {
-        let target = &mut into[piece.at..piece.at + piece.bytes];
-        match self.peek(world, id, piece.address)? {
-            Some(entry) => world.frame_read(entry.frame, (piece.address % PAGE) as usize, target),
-            None => target.fill(0),
-        }
+        let frame = self.peek(world, id, piece.address)?.map(|entry| entry.frame);
+        copy_out(world, frame, piece, into);
         Ok(())
     }
 

@@ -263,7 +263,7 @@ impl Server {
             reader: listed.unwrap_or(cached.reader),
             ..self.clist_ref(world, address)?
         };
-        self.clist_header(world, clist)?;
+        self.clist_header(world, clist, &mut None)?;
         Ok(clist)
     }
 

@@ -16,6 +16,7 @@ use crate::{
     Server, Step, Stop, World,
     directory::object::{Object, ObjectId},
     lives::budget::Cost,
+    pages::memory::Seen,
     protection::apd::ClistRef,
     protection::search::Enough,
     protection::validation::effective,
@@ -29,10 +30,10 @@ const RUN_MAX: u64 = (CAPABILITIES_MAX + PDX_MAX) as u64 + 64;
 const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
-/// The cost of reading a header or one address, in instructions, roughly.
-const COST_READ: Cost = Cost::own(360);
-/// The cost of reading [`BATCH`] capabilities, and of finding out that they are for something else.
-const COST_BATCH: Cost = Cost::own(750);
+/// The cost of reading a header or one address in a page that is known, in instructions, roughly.
+const COST_READ: Cost = Cost::own(110);
+/// The cost of reading [`BATCH`] capabilities there, and of finding out that they are for something else.
+const COST_BATCH: Cost = Cost::own(500);
 /// The cost of a capability for the object, and of comparing it with a password of the object.
 const COST_VISIT: u64 = 40;
 const COST_PASSWORD: u64 = 10;
@@ -58,7 +59,12 @@ pub struct Reached {
 
 impl Server {
     /// Reads and checks the head of a Clist.
-    pub(crate) fn clist_header(&mut self, world: &mut impl World, clist: ClistRef) -> Step<Shape> {
+    pub(crate) fn clist_header(
+        &mut self,
+        world: &mut impl World,
+        clist: ClistRef,
+        seen: &mut Option<Seen>,
+    ) -> Step<Shape> {
         let id = self
             .objects
             .find_serial(clist.base, clist.serial)
@@ -73,7 +79,7 @@ impl Server {
         }
         let mut bytes = [0; ClistHeader::BYTES];
         self.budget.spend(COST_READ);
-        self.read_object(world, id, 0, &mut bytes)?;
+        self.read_object(world, id, 0, &mut bytes, seen)?;
         let header = ClistHeader::from_bytes(&bytes);
         let room = (self.objects.get(id).record.pages * PAGE - ClistHeader::BYTES as u64) / Capability::BYTES as u64;
         let well_formed = header.magic == CLIST_MAGIC
@@ -101,26 +107,33 @@ impl Server {
         reached: &mut Reached,
         visit: &mut dyn FnMut(&Object, u64, Capability) -> Enough,
     ) -> Step<Enough> {
-        let shape = match self.clist_header(world, clist) {
+        let mut seen = None;
+        let shape = match self.clist_header(world, clist, &mut seen) {
             Ok(shape) => shape,
             Err(Stop::Fail(Error::BadAddress | Error::BadClist | Error::Protection)) => return Ok(Enough::No),
             Err(stop) => return Err(stop),
         };
         let base = self.objects.get(target).base();
         let (first, end) = if shape.sorted {
-            let first = self.near_below(world, shape, base, &mut reached.halved)?;
+            let first = self.near_below(world, shape, base, &mut reached.halved, &mut seen)?;
             (first, shape.count.min(first + NEAR + RUN_MAX))
         } else {
             (0, shape.count.min(UNSORTED_MAX))
         };
-        let mut next = first.max(self.still_reached(world, shape, *reached)?);
+        let mut next = first.max(self.still_reached(world, shape, *reached, &mut seen)?);
         let cost_visit = Cost::own(COST_VISIT).and(cost_passwords(self.objects.get(target)));
         while next < end {
             let mut bytes = [0; BATCH * Capability::BYTES];
             let most = if shape.sorted { NEAR as usize + 4 } else { BATCH };
             let batch = ((end - next) as usize).min(most);
             self.budget.spend(COST_BATCH);
-            self.read_object(world, shape.id, place(next), &mut bytes[..batch * Capability::BYTES])?;
+            self.read_object(
+                world,
+                shape.id,
+                place(next),
+                &mut bytes[..batch * Capability::BYTES],
+                &mut seen,
+            )?;
             let object = self.objects.get(target);
             for record in bytes[..batch * Capability::BYTES].chunks_exact(Capability::BYTES) {
                 let capability = record.try_into().map(Capability::from_bytes).unwrap_or_default();
@@ -147,13 +160,19 @@ impl Server {
     }
 
     /// The place where a search goes on: after the last capability that was seen, or at the beginning if that stands elsewhere now.
-    fn still_reached(&mut self, world: &mut impl World, shape: Shape, reached: Reached) -> Step<u64> {
+    fn still_reached(
+        &mut self,
+        world: &mut impl World,
+        shape: Shape,
+        reached: Reached,
+        seen: &mut Option<Seen>,
+    ) -> Step<u64> {
         let Some(before) = reached.next.checked_sub(1).filter(|before| *before < shape.count) else {
             return Ok(0);
         };
         let mut bytes = [0; Capability::BYTES];
         self.budget.spend(COST_READ);
-        self.read_object(world, shape.id, place(before), &mut bytes)?;
+        self.read_object(world, shape.id, place(before), &mut bytes, seen)?;
         let same = Capability::from_bytes(&bytes) == reached.last;
         Ok(if same { reached.next } else { 0 })
     }
@@ -166,17 +185,18 @@ impl Server {
         shape: Shape,
         address: u64,
         halved: &mut Option<(u64, u64)>,
+        seen: &mut Option<Seen>,
     ) -> Step<u64> {
         let (mut low, mut high) = (0, shape.count);
         if let Some((below, above)) = *halved
-            && (below == 0 || self.is_below(world, shape, below - 1, address)?)
-            && (above >= shape.count || !self.is_below(world, shape, above, address)?)
+            && (below == 0 || self.is_below(world, shape, below - 1, address, seen)?)
+            && (above >= shape.count || !self.is_below(world, shape, above, address, seen)?)
         {
             (low, high) = (below, above.min(shape.count));
         }
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
-            if self.is_below(world, shape, middle, address)? {
+            if self.is_below(world, shape, middle, address, seen)? {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -190,13 +210,20 @@ impl Server {
     }
 
     /// Whether the capability at an index stands before those for `address`; none does that is not there.
-    fn is_below(&mut self, world: &mut impl World, shape: Shape, index: u64, address: u64) -> Step<bool> {
+    fn is_below(
+        &mut self,
+        world: &mut impl World,
+        shape: Shape,
+        index: u64,
+        address: u64,
+        seen: &mut Option<Seen>,
+    ) -> Step<bool> {
         if index >= shape.count {
             return Ok(false);
         }
         let mut bytes = [0; 8];
         self.budget.spend(COST_READ);
-        self.read_object(world, shape.id, place(index), &mut bytes)?;
+        self.read_object(world, shape.id, place(index), &mut bytes, seen)?;
         Ok(u64::from_le_bytes(bytes) < address)
     }
 }
