@@ -99,7 +99,7 @@ pub struct Space {
     live: bool,
 }
 
-/// Spaces that may exist. Each has a tag of its own; tag 0 is the kernel's.
+/// Spaces that may exist, on any machine. Each has a tag of its own; tag 0 is the kernel's.
 pub const SPACES_MAX: usize = 4095;
 /// At least so many may exist on the smallest machine.
 const SPACES_LEAST: usize = 16;

@@ -321,6 +321,7 @@ impl<S: Supervisor> System<S> {
         self.put_off_until = 0;
         self.owed = Owed::Nothing;
         self.polled_ns = self.platform.now_ns();
+        self.next_poll_ns = self.polled_ns + POLL_NS;
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
     }
@@ -351,7 +352,7 @@ impl<S: Supervisor> System<S> {
                 self.put_off_until = now + PUT_OFF_NS;
             }
             let kernel = &self.platform.kernel;
-            let goes_first = kernel.should_preempt();
+            let goes_first = self.owed != Owed::Now && kernel.should_preempt();
             let waited_long = now >= self.put_off_until;
             if goes_first && waited_long {
                 self.owed = Owed::Later;
@@ -361,10 +362,10 @@ impl<S: Supervisor> System<S> {
                 kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, now + PIECE_NS / 2);
                 return;
             }
-            self.next_poll_ns = now + POLL_NS;
             self.poll();
         }
         self.put_off_until = 0;
+        self.owed = Owed::Nothing;
         self.poll_soon();
         kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
     }

@@ -1,4 +1,4 @@
-//! Memory is short: what an event takes back for a page is bounded, however much there is, and who needs a page gets it.
+//! Memory is short: what an event takes back for a page is bounded, however much there is, and every page fault is served in the end.
 
 mod common;
 

@@ -228,7 +228,8 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
         }
     }
     let both = [newer, newer + 1].iter().all(is_bad);
-    let newer_unreadable = !doubtful.is_empty() && (both || !unread.is_empty());
+    // Where one of the two is intact and old, nothing later than the next generation was begun: another copy may be anything.
+    let newer_unreadable = both && !doubtful.is_empty() || doubtful.iter().any(|block| unread.contains(block));
     if newer_unreadable && !unread.is_empty() {
         // A disk that fails may work again, and then nothing is lost: an acknowledged generation may have one copy alone, behind a power cut.
         if mode == MountMode::ReadWrite {

@@ -415,6 +415,8 @@ fn an_export_keeps_a_secret_and_leaves_no_part_behind() {
     ok(&["import", &image, &file, "large"]);
     let names = || std::fs::read_dir(&folder.0).unwrap().count();
     let before = names();
+    let real = std::fs::canonicalize(&folder.0).unwrap();
+    let real_image = std::fs::canonicalize(&image).unwrap();
     let mut export = Command::new(env!("CARGO_BIN_EXE_gond"))
         .args(["export", &image, "large", &out])
         .spawn()
@@ -422,9 +424,7 @@ fn an_export_keeps_a_secret_and_leaves_no_part_behind() {
     let files = format!("/proc/{}/fd", export.id());
     let is_begun = || {
         let mut open = std::fs::read_dir(&files).into_iter().flatten().flatten();
-        open.any(|file| {
-            std::fs::read_link(file.path()).is_ok_and(|at| at.starts_with(&folder.0) && at != Path::new(&image))
-        })
+        open.any(|file| std::fs::read_link(file.path()).is_ok_and(|at| at.starts_with(&real) && at != real_image))
     };
     while !is_begun() && export.try_wait().unwrap().is_none() {}
     export.kill().unwrap();

@@ -121,7 +121,7 @@ mod tests {
     use abi::layout::Capability;
     use names::Kind;
 
-    /// A path of a thousand directories is longer than a column may be.
+    /// A path of 40,000 directories is longer than a column may be.
     #[test]
     fn a_long_path_is_listed() {
         let named = Named {

@@ -358,6 +358,9 @@ pub fn require_emulator() -> Result<()> {
     match started {
         Ok(status) if status.success() => Ok(()),
         Ok(status) if status.code() != Some(NOT_FOUND) => bail!("{} does not work ({status})", path.display()),
+        Err(_) => {
+            bail!("setpriv is not installed, which ends QEMU with gond: run 'sudo apt-get install -y util-linux'")
+        }
         _ => bail!(
             "QEMU is not installed ({} not found): run 'sudo apt-get install -y qemu-system-x86', or start the \
              script ./gond, which does it",

@@ -39,6 +39,7 @@ pub fn irregular(path: &Path) -> Option<&'static str> {
 }
 
 /// A file that is being made, or will replace another: it has no name before it is whole, so that nothing of it is left where its maker is ended.
+/// On a file system without such files it has another name until then, which a maker that is killed leaves behind.
 pub struct NewFile {
     file: File,
     target: PathBuf,
@@ -69,13 +70,15 @@ impl NewFile {
             let file = options.read(true).write(true).create_new(true).mode(mode).open(&name)?;
             (file, Some(name))
         };
-        if let Some(before) = before {
-            let owned = fchown(&file, Some(before.uid()), Some(before.gid()));
-            let kept = if owned.is_ok() { 0o777 } else { 0o700 };
-            file.set_permissions(Permissions::from_mode(before.mode() & kept))?;
-        }
         let target = target.into();
-        Ok(Self { file, target, name })
+        let made = Self { file, target, name };
+        if let Some(before) = before {
+            let owned = fchown(&made.file, Some(before.uid()), Some(before.gid()));
+            let kept = if owned.is_ok() { 0o777 } else { 0o700 };
+            made.file
+                .set_permissions(Permissions::from_mode(before.mode() & kept))?;
+        }
+        Ok(made)
     }
 
     /// Where it is written.

@@ -42,6 +42,8 @@ pub(crate) struct Allowance {
     left: Budget,
     /// Instructions that a call of the machine costs beside what it does.
     call: u64,
+    /// Whether [`Allowance::at_least_once`] was asked in this event.
+    raised: bool,
 }
 
 impl Allowance {
@@ -49,6 +51,7 @@ impl Allowance {
     pub(crate) const ALL: Self = Self {
         left: Budget::ALL,
         call: 0,
+        raised: false,
     };
 
     /// Sets the price of a call of the machine.
@@ -60,6 +63,7 @@ impl Allowance {
     #[inline(always)]
     pub(crate) const fn begin(&mut self, left: Budget) {
         self.left = left;
+        self.raised = false;
     }
 
     /// The instructions that a step costs.
@@ -102,6 +106,13 @@ impl Allowance {
     #[inline]
     pub(crate) fn at_least(&mut self, cost: Cost) {
         self.left.at_least(self.price(cost));
+    }
+
+    /// The same, the first time in an event.
+    pub(crate) fn at_least_once(&mut self, cost: Cost) {
+        if !core::mem::replace(&mut self.raised, true) {
+            self.at_least(cost);
+        }
     }
 
     /// [`Budget::spend`].

@@ -210,7 +210,7 @@ impl Server {
     /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
     /// that was all. Nobody pays for blocks of their pages any more.
     pub(crate) fn forget_slots(&mut self, id: ObjectId, count: u64) -> bool {
-        // Each event gets on, however much was spent before.
+        // Each event gets on, however much was spent before; but once, or one that asks for many frames never ended.
         self.budget.at_least(COST_CHUNK);
         while let Some(first) = self.objects.get(id).slots.last_bare(count) {
             if !self.budget.spend(COST_CHUNK) {
@@ -394,7 +394,8 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`]: there are further ones to look at.
     fn take_frames<W: World>(&mut self, world: &mut W) -> Step<usize> {
-        if self.pager.nodes_left == 0 {
+        let goes_on = self.pager.nodes_left > 0;
+        if !goes_on {
             let taken = self.reclaim_piece(world)?;
             if taken > 0 {
                 return Ok(taken);
@@ -402,11 +403,18 @@ impl Server {
             self.pager.nodes_left = RECLAIM_BATCH;
         }
         // Nodes that a running job has just read are not taken from under it.
-        if self.checkpoint.is_busy() {
+        let gone = if self.checkpoint.is_busy() {
             self.pager.nodes_left = 0;
-            return Ok(0);
+            0
+        } else {
+            self.nodes_go(world)?
+        };
+        // Clean pages may have come since an earlier event looked for them.
+        if gone == 0 && goes_on {
+            self.reclaim_piece(world)
+        } else {
+            Ok(gone)
         }
-        self.nodes_go(world)
     }
 
     /// Has the store give up map nodes, as far as the budget reaches; tells how many.
@@ -414,8 +422,8 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`]: none was found yet.
     fn nodes_go<W: World>(&mut self, world: &mut W) -> Step<usize> {
-        // Each event gets on, however much was spent before.
-        self.budget.at_least(COST_CALLER.and(COST_NODE_GONE));
+        // Each event gets on, however much was spent before; but once, or one that asks for many frames never ended.
+        self.budget.at_least_once(COST_CALLER.and(COST_NODE_GONE));
         let mut gone = 0;
         while self.pager.nodes_left > 0 && self.budget.has(COST_CALLER) {
             match self.store.shrink(world) {
@@ -452,7 +460,7 @@ impl Server {
             return Ok(0);
         }
         let count = self.objects.table_len();
-        self.budget.at_least(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
+        self.budget.at_least_once(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
         // The first object was perhaps begun in its middle, and is looked at once more.
         while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.has(COST_CALLER) {
             self.budget.spend(COST_OBJECT);

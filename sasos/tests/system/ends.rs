@@ -332,7 +332,8 @@ fn a_chain_of_merged_callees_forgets() {
     for _ in 0..CALL_DEPTH_MAX - 1 {
         assert_eq!(system.start(client, Call::PdxReturn, &[0, 0]), Answer::Elsewhere);
     }
-    flush(&mut system, client);
+    let events = flush(&mut system, client);
+    assert!(events < 2 * CALL_DEPTH_MAX as u64, "{events} events");
 }
 
 /// `ApdFlush`, event by event; tells how many it took.
