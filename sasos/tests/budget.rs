@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error,
     address::{FIRST_FREE, OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT},
-    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_THREAD, UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{EXCEPTION_KILL, STREAM_TERMINAL, TOPIC_DOMAIN, TOPIC_OBJECT, TOPIC_THREAD, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
@@ -107,6 +107,19 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
         .filter(|(ended, doomed)| **ended != doomed.task);
     assert!(ended.len() > 10 && passed.count() < 3, "{ended:?}");
     rig.settle();
+    rig.check();
+}
+
+/// Objects that the caller does not know are looked at, too, and cost more than holes.
+#[test]
+fn a_report_passes_the_objects_of_others_in_pieces() {
+    let mut rig = Rig::new(13, 16_000, 4096);
+    let (asking, owner) = (rig.actor(Apd::EMPTY), rig.actor(Apd::EMPTY));
+    for _ in 0..1000 {
+        rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    }
+    let events = report(&mut rig, asking, TOPIC_OBJECT, 0);
+    assert!(events > 1000 / 100, "{events} events for 1,000 objects");
     rig.check();
 }
 

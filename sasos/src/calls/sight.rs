@@ -19,10 +19,12 @@ use crate::{
     lives::thread::Caller, lives::thread::Thread,
 };
 
-/// The cost of looking at a place of a table, in instructions, roughly; at a slot, or a stretch without objects; and of going one parent up.
+/// The cost of looking at a place of a table, in instructions, roughly; at a slot, or a stretch without objects; whether an object there is known;
+/// and of going one parent up.
 const COST_PLACE: Cost = Cost::own(40);
 const COST_COUNTED: Cost = Cost::calling(40, 1);
 const COST_SLOT: Cost = Cost::own(40);
+const COST_KNOWN: Cost = Cost::own(120);
 const COST_PARENT: Cost = Cost::own(30);
 /// How many parents are followed up from a thread.
 pub const GENERATIONS_MAX: usize = 16;
@@ -218,6 +220,7 @@ impl Server {
             };
             at = next;
             let Some(id) = id else { continue };
+            self.budget.spend(COST_KNOWN);
             let base = self.objects.get(id).base();
             if base >= from && (sight == Sight::All || self.is_known_object(caller.domain, id)) {
                 active = Some((base, id));

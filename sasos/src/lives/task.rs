@@ -52,6 +52,8 @@ pub const TASK_OBJECTS_MAX: usize = 4096;
 
 /// The cost of ending a thread, in instructions, roughly.
 const COST_THREAD: Cost = Cost::calling(1500, 5);
+/// The cost of taking a task away that has nothing left, with its domain, its account and the place of its last thread.
+const COST_TASK: Cost = Cost::calling(2_100, 4);
 
 /// A task.
 #[derive(Debug)]
@@ -445,6 +447,7 @@ impl Server {
         if !self.objects_of_task_go(world, id) || !self.semaphores_of_task_go(world, id) {
             return Piece::More;
         }
+        self.budget.spend(COST_TASK);
         self.console.task_ended(id);
         self.tasks.remove(id);
         self.work.release();
