@@ -23,8 +23,8 @@ pub const OBJECT_SLOTS_MAX: u64 = OBJECT_BYTES_MAX / SLOT;
 const RECENT_MAX: usize = 256;
 /// Room for so many more runs is made at once, and given back when twice as many are not needed.
 const ROOM_STEP: usize = 64;
-/// The cost of noting a free slot, in instructions, roughly.
-pub(crate) const COST_SETTLE: Cost = Cost::own(500);
+/// The cost of noting a free slot, in instructions, roughly: two maps lose and get a run where it lies between others.
+pub(crate) const COST_SETTLE: Cost = Cost::own(2_400);
 
 /// The free addresses of both windows.
 pub struct Addresses {
