@@ -152,6 +152,8 @@ pub struct Portals {
     base: usize,
     /// The place in a full set that the next entry takes.
     victim: usize,
+    /// Whether something was entered since all was forgotten.
+    used: bool,
 }
 
 impl Default for Portals {
@@ -159,7 +161,12 @@ impl Default for Portals {
         let sets = vec![Set([Way::EMPTY; WAYS]); 1 << SETS_LOG2].into_boxed_slice();
         let base = sets.as_ptr() as usize;
         let victim = 0;
-        Self { sets, base, victim }
+        Self {
+            sets,
+            base,
+            victim,
+            used: false,
+        }
     }
 }
 
@@ -236,10 +243,14 @@ impl Portals {
                 self.victim % WAYS
             });
         set[place] = new;
+        self.used = true;
     }
 
-    /// Forgets everything: thousands of instructions, for what concerns too many spaces.
+    /// Forgets everything: thousands of instructions, for what concerns too many spaces. A chain of domains asks for it again and again.
     pub(crate) fn clear(&mut self) {
+        if !core::mem::take(&mut self.used) {
+            return;
+        }
         // Two loops: the inner one is four stores, where `flat_map` asks for each way whether the set has ended.
         for set in &mut self.sets {
             for way in &mut set.0 {
