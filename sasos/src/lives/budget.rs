@@ -42,7 +42,7 @@ pub(crate) struct Allowance {
     left: Budget,
     /// Instructions that a call of the machine costs beside what it does.
     call: u64,
-    /// Whether [`Allowance::at_least_once`] was asked in this event.
+    /// Whether [`Allowance::at_least_once`] was asked, and the event that asked has not ended for want of budget since.
     raised: bool,
 }
 
@@ -63,7 +63,6 @@ impl Allowance {
     #[inline(always)]
     pub(crate) const fn begin(&mut self, left: Budget) {
         self.left = left;
-        self.raised = false;
     }
 
     /// The instructions that a step costs.
@@ -108,7 +107,13 @@ impl Allowance {
         self.left.at_least(self.price(cost));
     }
 
-    /// The same, the first time in an event.
+    /// The event ends that has asked [`Allowance::at_least_once`], or may have. Not every beginning of an event says so: each call would pay for that.
+    pub(crate) const fn raise_again(&mut self) {
+        self.raised = false;
+    }
+
+    /// The same, the first time in an event. It is not done in the event behind one that asked and needed no further one; that ends, and the next one
+    /// has it.
     pub(crate) fn at_least_once(&mut self, cost: Cost) {
         if !core::mem::replace(&mut self.raised, true) {
             self.at_least(cost);

@@ -361,6 +361,14 @@ impl Server {
     /// [`Error::NoMemory`].
     #[cold]
     pub(crate) fn make_room<W: World>(&mut self, world: &mut W) -> Step<()> {
+        let step = self.some_room(world);
+        if step.is_err() {
+            self.budget.raise_again();
+        }
+        step
+    }
+
+    fn some_room<W: World>(&mut self, world: &mut W) -> Step<()> {
         if self.take_frames(world)? > 0 {
             // A caller that needs more frames than that does not go on in this event.
             return if world.frames_free() > FRAME_RESERVE || self.budget.has(COST_CALLER) {
