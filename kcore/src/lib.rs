@@ -30,6 +30,7 @@ pub mod event;
 pub mod frames;
 pub mod half;
 pub mod kernel;
+pub mod looks;
 pub mod outside;
 #[cfg(not(feature = "fake-hardware"))]
 mod paging;

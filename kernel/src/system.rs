@@ -4,6 +4,7 @@
 use kcore::{
     Half, HoldsMachine, Kernel, Machine, SpaceId, ThreadId,
     kernel::Rotation,
+    looks::{Looks, Threads, Verdict},
     smp::PROCESSORS_MAX,
     thread::{Context, Operation},
     wait::Key,
@@ -97,12 +98,6 @@ impl<P: Half> Random for Platform<P> {
     }
 }
 
-/// How often the server looks at its checkpoint clock, in nanoseconds.
-const POLL_NS: u64 = 100_000_000;
-/// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
-const PIECE_NS: u64 = 50_000;
-/// How long a look that is due may be put off, at most.
-const PUT_OFF_NS: u64 = 4 * PIECE_NS;
 /// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
 const LONG_NS: u64 = 2_000;
 /// Zeroed frames to keep ready.
@@ -111,15 +106,6 @@ const ZEROED_GOAL: u32 = 256;
 /// Events between two checks.
 const EVENTS_EACH: u32 = 1000;
 
-/// A look that has been put off for so long, for threads that were woken, that it goes before any other thread.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Owed {
-    Nothing,
-    /// Once the thread that was woken waits.
-    Later,
-    Now,
-}
-
 /// Everything behind the lock.
 pub struct System<S: Supervisor> {
     /// The platform under the server.
@@ -127,17 +113,11 @@ pub struct System<S: Supervisor> {
     /// The supervisor that answers.
     pub supervisor: S,
     debugger: Debugger,
-    next_poll_ns: u64,
+    looks: Looks,
     /// Events since the last check, where assertions are on.
     unchecked: u32,
-    /// When the server looked last.
-    polled_ns: u64,
     /// Whether the disk has completed something that the server has not looked at.
     news: bool,
-    /// Until when a look that is due may be put off, for the sake of threads that have just been woken; 0 if none is due.
-    put_off_until: u64,
-    /// Whether a look has been put off for too long.
-    owed: Owed,
     /// Whether something long has been done: other interrupts have their turn before the next.
     unfinished: bool,
     /// The thread whose space's ports user code may use, and that space, by processor.
@@ -170,12 +150,9 @@ impl<S: Supervisor> System<S> {
             platform,
             supervisor,
             debugger: Debugger::new(),
-            next_poll_ns: 0,
+            looks: Looks::default(),
             unchecked: 0,
-            polled_ns: 0,
             news: false,
-            put_off_until: 0,
-            owed: Owed::Nothing,
             unfinished: false,
             ports_of: [NO_PORTS; PROCESSORS_MAX],
         }
@@ -219,9 +196,7 @@ impl<S: Supervisor> System<S> {
                     context.reset(context.rip, context.rsp);
                 }
                 self.platform.kernel.park(key, deadline, operation);
-                if self.owed == Owed::Later {
-                    self.owed = Owed::Now;
-                }
+                self.looks.thread_waits();
             }
             Outcome::Again => {
                 let operation = self.platform.kernel.take_operation(index).or(operation);
@@ -244,7 +219,7 @@ impl<S: Supervisor> System<S> {
         let kernel = &self.platform.kernel;
         let is_plain = kernel.current() == Some(index)
             && !self.unfinished
-            && self.owed == Owed::Nothing
+            && !self.looks.is_owed()
             && !self.is_poll_wanted()
             && kernel.hardware.stop.is_none();
         if is_plain {
@@ -318,10 +293,7 @@ impl<S: Supervisor> System<S> {
     /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
         self.news = false;
-        self.put_off_until = 0;
-        self.owed = Owed::Nothing;
-        self.polled_ns = self.platform.now_ns();
-        self.next_poll_ns = self.polled_ns + POLL_NS;
+        self.looks.begin(self.platform.now_ns());
         self.supervisor.handle(&mut self.platform, Event::Poll);
         self.poll_soon();
     }
@@ -336,38 +308,30 @@ impl<S: Supervisor> System<S> {
         if self.is_poll_wanted() {
             // Interrupts have their turn first, also where nobody else runs.
             self.unfinished = true;
-            let soon = self.polled_ns + PIECE_NS;
-            kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, soon);
+            self.set_timer(self.looks.piece_ns());
         }
     }
 
-    /// Has the server look if that is due, and sees to it that somebody asks again. A thread woken at the same moment goes first, and the look
-    /// comes half a pause later: one that sleeps for a pause each time would else find the look before it every second time. A look that has
-    /// waited for long comes as soon as that thread gives the processor up, never before it: the piece that kept the thread from being woken in
-    /// time, and the look's, would be one wait.
+    fn set_timer(&mut self, at_ns: u64) {
+        kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, at_ns);
+    }
+
+    /// Has the server look if that is due, and sees to it that somebody asks again.
     pub fn poll_when_due(&mut self) {
-        let now = self.platform.now_ns();
-        if now >= self.next_poll_ns || now >= self.polled_ns + PIECE_NS && self.is_poll_wanted() {
-            if self.put_off_until == 0 {
-                self.put_off_until = now + PUT_OFF_NS;
-            }
-            let kernel = &self.platform.kernel;
-            let goes_first = self.owed != Owed::Now && kernel.should_preempt();
-            let waited_long = now >= self.put_off_until;
-            if goes_first && waited_long {
-                self.owed = Owed::Later;
-            }
-            let just_began = kernel.current().is_some() && !kernel.has_run_for(LONG_NS);
-            if goes_first || just_began && !waited_long {
-                kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, now + PIECE_NS / 2);
-                return;
-            }
-            self.poll();
+        let kernel = &self.platform.kernel;
+        let threads = if kernel.should_preempt() {
+            Threads::Woken
+        } else if kernel.current().is_some() && !kernel.has_run_for(LONG_NS) {
+            Threads::Begun
+        } else {
+            Threads::Settled
+        };
+        match self.looks.ask(self.platform.now_ns(), self.is_poll_wanted(), threads) {
+            Verdict::PutOff(at_ns) => return self.set_timer(at_ns),
+            Verdict::Look => self.poll(),
+            Verdict::NotDue => self.poll_soon(),
         }
-        self.put_off_until = 0;
-        self.owed = Owed::Nothing;
-        self.poll_soon();
-        kcore::Hardware::set_timer(&mut self.platform.kernel.hardware, self.next_poll_ns);
+        self.set_timer(self.looks.clock_ns());
     }
 
     /// The registers to go on with, everything set for them; `None` if no thread can run, or interrupts are to be
@@ -384,7 +348,7 @@ impl<S: Supervisor> System<S> {
             }
             // Not while a thread runs here: another processor may want it, and only user code, or a waiting processor,
             // gives it up. User code lets interrupts in anyway.
-            if (self.unfinished || self.owed == Owed::Now) && self.platform.kernel.current().is_none() {
+            if (self.unfinished || self.looks.is_next()) && self.platform.kernel.current().is_none() {
                 return None;
             }
             if let Some(server) = S::next(self) {
@@ -499,7 +463,7 @@ impl<S: Supervisor> System<S> {
         if core::mem::take(&mut self.unfinished) {
             return true;
         }
-        if self.is_poll_wanted() || self.owed == Owed::Now {
+        if self.is_poll_wanted() || self.looks.is_next() {
             self.poll();
             return true;
         }

@@ -9,7 +9,11 @@ use abi::{
 };
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
-use sasos::{Event, protection::apd::Apd};
+use sasos::{
+    Event,
+    accounts::{AccountId, UNLIMITED},
+    protection::apd::Apd,
+};
 use store::ObjectRecord;
 
 /// Events that a report takes, and where it found something.
@@ -107,6 +111,28 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
         .filter(|(ended, doomed)| **ended != doomed.task);
     assert!(ended.len() > 10 && passed.count() < 3, "{ended:?}");
     rig.settle();
+    rig.check();
+}
+
+/// A task without a thread ends with nothing but its place and its account. Those cost something, so that few go in one event.
+#[test]
+fn tasks_that_could_not_begin_end_in_pieces() {
+    let mut rig = Rig::new(12, 16_000, 4096);
+    let count = |rig: &Rig| rig.server.tasks.iter().count();
+    let before = count(&rig);
+    for _ in 0..100 {
+        let made = rig
+            .server
+            .task_make(&mut rig.world, Apd::EMPTY, AccountId::ROOT, UNLIMITED);
+        rig.server.task_kill(made.unwrap(), EXCEPTION_KILL);
+    }
+    let mut most = 0;
+    for _ in 0..1000 {
+        let now = count(&rig);
+        rig.server.handle(&mut rig.world, Event::Poll);
+        most = most.max(now - count(&rig));
+    }
+    assert!(count(&rig) == before && most < 10, "{most} in one event");
     rig.check();
 }
 
