@@ -8,7 +8,7 @@ use crate::geometry::Geometry;
 /// Copies on a disk, in blocks from 0 on.
 pub(crate) const COPIES: u64 = 4;
 
-/// What a mounted store knows of the copies.
+/// The state of the copies of a mounted store.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// Which copy is written first, by the parity of the generation.

@@ -180,7 +180,7 @@ pub(crate) struct Maps {
 /// Nodes that there is always room for: more than the reserve has frames.
 const NODES_MIN: usize = 64;
 
-/// What came of a look for a map node that may go.
+/// The result of a look for a map node that may go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Look {
     /// One went.

@@ -654,7 +654,7 @@ fn a_checkpoint_begins_without_heap_for_deletions() {
 
 // ---- thousands of changes of one object go in pieces
 
-/// What the server notes at most before it asks for a checkpoint.
+/// The most changes that the server notes before it asks for a checkpoint.
 const NOTED: u64 = 4096;
 const GRANT: u64 = 16_500;
 /// Calls of the heap that take as long as an event may.

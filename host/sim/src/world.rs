@@ -4,7 +4,7 @@ use crate::disk::{Block, CrashDisk, Stepped};
 use crate::memory::Memory;
 use crate::rng::Rng;
 use std::sync::Arc;
-use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
+use store::{BLOCK, DirtyPage, Disk, DiskError, Frame, Operation, PageFlags, Pages, QueueFull, Random, Request};
 
 /// A world for the store.
 pub struct SimWorld {
@@ -42,6 +42,21 @@ impl SimWorld {
             Stepped::Other => {}
         }
         true
+    }
+}
+
+/// A page of an object in a frame of its own, full of a byte.
+///
+/// # Panics
+/// If memory has no frame.
+pub fn dirty(world: &mut impl Pages, base: u64, page: u64, stamp: u8) -> DirtyPage {
+    let frame = world.alloc().expect("memory");
+    world.bytes_mut(frame).fill(stamp);
+    DirtyPage {
+        base,
+        page,
+        frame,
+        flags: PageFlags::READ,
     }
 }
 

@@ -15,7 +15,7 @@ const PAGES: u64 = 65536;
 /// Pages so far apart that each has a node of its own, and how many of them there are.
 const APART: u64 = 1024;
 const COUNT: usize = (PAGES / APART) as usize;
-/// What the server grants for an event.
+/// The budget that the server grants an event.
 const GRANT: u64 = 16_500;
 /// Grants that are more than enough for asking the disk for a node for each page.
 const GRANTS_MAX: usize = COUNT;
@@ -42,10 +42,8 @@ fn cold() -> (SimWorld, Store) {
 
 fn dirty(world: &mut SimWorld) -> Vec<DirtyPage> {
     let page = |page| DirtyPage {
-        base: BASE,
-        page,
-        frame: world.alloc().expect("memory"),
         flags: PageFlags::empty(),
+        ..sim::world::dirty(world, BASE, page, 0)
     };
     (0..PAGES).step_by(APART as usize).map(page).collect()
 }
@@ -255,12 +253,7 @@ fn promised(store: &mut Store, world: &mut Counted, number: u64, count: u64) -> 
     let base = record(number, 0).base;
     let page = |page| {
         store.reserve(base, page).expect("room");
-        DirtyPage {
-            base,
-            page,
-            frame: world.alloc().expect("memory"),
-            flags: PageFlags::READ,
-        }
+        sim::world::dirty(world, base, page, 0)
     };
     (0..count).map(page).collect()
 }

@@ -50,10 +50,8 @@ fn start() -> (SimWorld, Store) {
 fn dirty(world: &mut SimWorld, page: u64) -> DirtyPage {
     world.memory.set_limit(1 << 20);
     DirtyPage {
-        base: BASE,
-        page,
-        frame: world.alloc().expect("memory"),
         flags: PageFlags::empty(),
+        ..sim::world::dirty(world, BASE, page, 0)
     }
 }
 

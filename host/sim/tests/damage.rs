@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::{
     BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Finding, FormatError, FormatOptions, MountError, MountMode,
-    ObjectRecord, PageFlags, Pages, ReadStart, Store, Structure, TailReason,
+    ObjectRecord, Pages, ReadStart, Store, Structure, TailReason,
 };
 
 const BLOCKS: u64 = 700;
@@ -35,14 +35,7 @@ fn finish(store: &mut Store, world: &mut SimWorld) {
 }
 
 fn dirty(world: &mut SimWorld, page: u64, stamp: u8) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).fill(stamp);
-    DirtyPage {
-        base: BASE,
-        page,
-        frame,
-        flags: PageFlags::READ,
-    }
+    sim::world::dirty(world, BASE, page, stamp)
 }
 
 /// A store with objects enough for a table of several nodes, two checkpoints, and two syncs behind them.

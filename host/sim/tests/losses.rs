@@ -43,14 +43,7 @@ fn finish(store: &mut Store, world: &mut SimWorld) {
 }
 
 fn dirty(world: &mut SimWorld, page: u64, stamp: u8) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).fill(stamp);
-    DirtyPage {
-        base: BASE,
-        page,
-        frame,
-        flags: PageFlags::READ,
-    }
+    sim::world::dirty(world, BASE, page, stamp)
 }
 
 fn object(base: u64, pages: u64) -> ObjectRecord {

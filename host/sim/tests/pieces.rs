@@ -2,10 +2,8 @@
 
 use sim::disk::CrashDisk;
 use sim::rng::Rng;
-use sim::world::SimWorld;
-use store::{
-    Budget, CheckpointKind, DirtyPage, Event, FormatOptions, MountMode, ObjectRecord, PageFlags, Pages, Store,
-};
+use sim::world::{SimWorld, dirty};
+use store::{Budget, CheckpointKind, Event, FormatOptions, MountMode, ObjectRecord, Pages, Store};
 
 const BASE: u64 = 1 << 40;
 /// Budgets of a poll: the server's whole one, and two that other work has taken a part of.
@@ -58,12 +56,7 @@ fn maps_of_all_shapes_are_dropped_in_small_pieces() {
                 store.put_object(record).expect("room");
                 let dirty = pages.iter().map(|&page| {
                     store.reserve(BASE, page).expect("room");
-                    DirtyPage {
-                        base: BASE,
-                        page,
-                        frame: world.alloc().expect("memory"),
-                        flags: PageFlags::READ,
-                    }
+                    dirty(&mut world, BASE, page, 0)
                 });
                 let dirty = dirty.collect();
                 store

@@ -3,9 +3,7 @@
 use sim::disk::CrashDisk;
 use sim::rng::Rng;
 use sim::world::SimWorld;
-use store::{
-    CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Look, MountMode, ObjectRecord, PageFlags, Pages, Store,
-};
+use store::{CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Look, MountMode, ObjectRecord, Store};
 
 const BASE: u64 = 1 << 32;
 const SLOT: u64 = 2 << 20;
@@ -32,14 +30,7 @@ fn fill(store: &mut Store, world: &mut SimWorld) -> Vec<DirtyPage> {
         store.put_object(record).expect("room");
         for page in 0..PAGES {
             store.reserve(base, page).expect("room");
-            let frame = world.alloc().expect("memory");
-            world.bytes_mut(frame).fill(object as u8 + 1);
-            dirty.push(DirtyPage {
-                base,
-                page,
-                frame,
-                flags: PageFlags::READ,
-            });
+            dirty.push(sim::world::dirty(world, base, page, object as u8 + 1));
         }
     }
     dirty
@@ -110,16 +101,7 @@ fn a_checkpoint_reads_its_nodes_into_the_reserve() {
     let every = |world: &mut SimWorld, stamp: u8| -> Vec<DirtyPage> {
         let pages = (0..OBJECTS).flat_map(|object| [3, 300].map(|page| (BASE + object * SLOT, page)));
         pages
-            .map(|(base, page)| {
-                let frame = world.alloc().expect("memory");
-                world.bytes_mut(frame).fill(stamp);
-                DirtyPage {
-                    base,
-                    page,
-                    frame,
-                    flags: PageFlags::READ,
-                }
-            })
+            .map(|(base, page)| sim::world::dirty(world, base, page, stamp))
             .collect()
     };
     let dirty = every(&mut world, 1);
@@ -152,13 +134,8 @@ fn a_deletion_without_memory_leaves_nothing_behind() {
             let all = objects
                 .iter()
                 .flat_map(|object| (0..numbers).map(move |number| (object, number)));
-            all.map(|(&(base, level), number)| DirtyPage {
-                base,
-                page: page(level, number),
-                frame: world.alloc().expect("memory"),
-                flags: PageFlags::READ,
-            })
-            .collect()
+            all.map(|(&(base, level), number)| sim::world::dirty(world, base, page(level, number), 0))
+                .collect()
         };
         for (base, level) in objects {
             let record = ObjectRecord {

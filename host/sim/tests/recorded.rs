@@ -111,13 +111,9 @@ fn finish(store: &mut Store, world: &mut impl World) {
 }
 
 fn dirty(world: &mut impl World, page: u64, stamp: u8) -> DirtyPage {
-    let frame = world.alloc().expect("memory");
-    world.bytes_mut(frame).fill(stamp);
     DirtyPage {
-        base: 1 << 32,
-        page,
-        frame,
         flags: PageFlags::empty(),
+        ..sim::world::dirty(world, 1 << 32, page, stamp)
     }
 }
 

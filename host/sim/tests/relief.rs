@@ -3,11 +3,11 @@
 
 use sim::disk::CrashDisk;
 use sim::rng::Rng;
-use sim::world::SimWorld;
+use sim::world::{SimWorld, dirty};
 use std::collections::BTreeMap;
 use store::{
-    Budget, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, ObjectRecord, PageFlags, Pages,
-    ReadStart, Store,
+    Budget, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, ObjectRecord, Pages, ReadStart,
+    Store,
 };
 
 const BASE: u64 = 1 << 40;
@@ -16,13 +16,13 @@ const BLOCKS: u64 = 40_000;
 const NODE: u64 = 256;
 /// Pages whose nodes are new: more than the reserve has frames.
 const FRESH: u64 = 60;
-/// What the server grants for an event.
+/// The budget that the server grants an event.
 const GRANT: u64 = 12_000;
 /// Nodes that go in one event at most.
 const GONE_MAX: usize = 12;
 const POLLS_MAX: usize = 200_000;
 
-/// What the pages hold, by number.
+/// The byte that each page is full of, by its number.
 type Contents = BTreeMap<u64, u8>;
 
 struct Scene {
@@ -34,7 +34,7 @@ struct Scene {
     frames: Vec<Frame>,
 }
 
-/// What one event did.
+/// The work of one event.
 struct Done {
     /// Frames that the store gave back, those of pages aside.
     freed: usize,
@@ -76,14 +76,7 @@ impl Scene {
     fn dirty(&mut self, contents: &Contents) -> Vec<DirtyPage> {
         let page = |(&page, &stamp)| {
             self.store.reserve(BASE, page).expect("room");
-            let frame = self.world.alloc().expect("memory");
-            self.world.bytes_mut(frame).fill(stamp);
-            DirtyPage {
-                base: BASE,
-                page,
-                frame,
-                flags: PageFlags::READ,
-            }
+            dirty(&mut self.world, BASE, page, stamp)
         };
         contents.iter().map(page).collect()
     }

@@ -3,10 +3,10 @@
 
 use sim::disk::{CrashDisk, Fate};
 use sim::rng::Rng;
-use sim::world::SimWorld;
+use sim::world::{SimWorld, dirty};
 use store::{
-    CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Loss, MountError, MountMode, MountReport, ObjectRecord,
-    PageFlags, Pages, ReadStart, Store,
+    CheckpointKind, Event, Failure, FormatOptions, Loss, MountError, MountMode, MountReport, ObjectRecord, Pages,
+    ReadStart, Store,
 };
 
 const BLOCKS: u64 = 700;
@@ -30,15 +30,8 @@ fn sample(checkpoints: u8) -> (CrashDisk, u64) {
     };
     store.put_object(object).expect("room");
     for stamp in 1..=checkpoints {
-        let frame = world.alloc().expect("memory");
-        world.bytes_mut(frame).fill(stamp);
         store.reserve(BASE, 0).expect("room");
-        let page = DirtyPage {
-            base: BASE,
-            page: 0,
-            frame,
-            flags: PageFlags::READ,
-        };
+        let page = dirty(&mut world, BASE, 0, stamp);
         store
             .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
             .expect("idle");

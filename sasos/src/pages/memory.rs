@@ -10,6 +10,9 @@ use kcore::{Frame, SpaceId};
 
 use crate::{Access, Server, Step, World, directory::object::ObjectId, lives::budget::Cost, pages::pager::index_of};
 
+/// The cost of finding the frame of a page, in instructions, roughly.
+const COST_PAGE: Cost = Cost::calling(250, 1);
+
 /// The part of a range that lies in one page.
 #[derive(Copy, Clone)]
 struct Piece {
@@ -50,9 +53,6 @@ pub struct Seen {
     page: u64,
     frame: Option<Frame>,
 }
-
-/// The cost of finding the frame of a page, in instructions, roughly.
-const COST_PAGE: Cost = Cost::calling(250, 1);
 
 /// Refuses a range that wraps around.
 fn check(address: u64, bytes: usize) -> Result<(), Error> {
@@ -124,7 +124,7 @@ impl Server {
                 Some(seen) if seen.page == page => seen.frame,
                 _ => {
                     self.budget.spend(COST_PAGE);
-                    // What was seen may go for want of memory, so it is forgotten first.
+                    // The page that was seen before may be taken from memory meanwhile, so it is forgotten first.
                     *seen = None;
                     let frame = self.peek(world, id, page)?.map(|entry| entry.frame);
                     *seen = Some(Seen { page, frame });

@@ -42,7 +42,7 @@ const COST_TAKEN: Cost = Cost::calling(200, 2);
 /// The cost of having the store give up a map node, and of having it look at one that stays.
 const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
 const COST_NODE_PASSED: Cost = Cost::own(300);
-/// What the caller needs to make use of a frame, roughly: taking back leaves that much of the budget.
+/// The part of the budget that is left to the caller, to make use of a frame, roughly.
 const COST_CALLER: Cost = Cost::calling(5_000, 12);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.

@@ -44,7 +44,7 @@ fn put(world: &mut PlainWorld, superblock: &Superblock, block: u64, bytes: &[u8]
     Place { block, checksum }
 }
 
-/// What a mount with this table says, and how many blocks it reads.
+/// Mounts a store with this table; tells the error, and how many blocks were read.
 fn mount(mut world: PlainWorld, newest: u64, superblock: &Superblock) -> (Option<MountError>, usize) {
     for block in [newest, newest + 1] {
         superblock.encode(block, world.disk.entry(block).or_insert([0; BLOCK]));
