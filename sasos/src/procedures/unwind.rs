@@ -30,7 +30,7 @@ const COST_UNWIND: Cost = Cost::calling(1500, 8);
 /// The cost of closing a callee, that is, of its new places in the orders of all; of taking it off with its domain in the end; and of seeing
 /// whether somebody is inside of one.
 const COST_CLOSE: Cost = Cost::calling(2600, 4);
-const COST_REMOVE: Cost = Cost::calling(2600, 4);
+const COST_REMOVE: Cost = Cost::calling(3700, 4);
 const COST_LOOK: Cost = Cost::calling(60, 1);
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
