@@ -32,6 +32,7 @@ impl Server {
     pub(crate) fn obj_create(&mut self, world: &mut impl World, caller: Caller, arguments: ObjCreate) -> Answer {
         let ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
+        self.locks_allow_password(caller.domain, password)?;
         let id = self.object_make(
             world,
             Kind::Plain,

@@ -111,6 +111,7 @@ impl Server {
             extra_bytes: extra,
             password,
         } = arguments;
+        self.locks_allow_password(caller.domain, password)?;
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
         let source_serial = self.objects.get(source).serial;

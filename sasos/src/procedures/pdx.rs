@@ -424,7 +424,11 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         let mut apd = Apd::EMPTY;
         if grant.clist != 0 {
-            apd.add(self.clist_ref(world, grant.clist)?)?;
+            let clist = self.clist_ref(world, grant.clist)?;
+            apd.add(ClistRef {
+                reader: grant.reader,
+                ..clist
+            })?;
         }
         if let Extension::Explicit(shown) = &extension {
             for &clist in shown.slots() {
@@ -587,6 +591,7 @@ mod tests {
             base,
             password,
             clist: 0,
+            reader: 0,
         };
         callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty)).unwrap();
         callees

@@ -45,8 +45,8 @@ pub struct ClistRef {
     pub base: u64,
     /// The serial number of the object that stood there.
     pub serial: u64,
-    /// The password by which it may be read; zero where none is needed: the system, or the owner of a procedure, has chosen
-    /// the Clist. A slot whose password is revoked grants nothing from the next search on.
+    /// The password by which it may be read; zero where none is needed: the system has chosen
+    /// the Clist, or a domain that made it and gave it no password. A slot whose password is revoked grants nothing from the next search on.
     pub reader: u64,
 }
 
@@ -327,6 +327,14 @@ impl Server {
         } else {
             Ok(())
         }
+    }
+
+    /// Refuses a new password that a locked domain has chosen: others may have been told it before.
+    ///
+    /// # Errors
+    /// [`Error::Locked`].
+    pub(crate) fn locks_allow_password(&self, space: SpaceId, password: u64) -> Result<(), Error> {
+        if password == 0 { Ok(()) } else { self.locks_allow(space) }
     }
 
     /// Whether all that an APD names stands in slots which a domain can never change; of a domain without locks nothing is asked.
