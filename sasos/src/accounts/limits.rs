@@ -4,7 +4,7 @@
 //! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
 //! limits leaves room for the next one. Tasks further down may take what those above them may.
 
-use kcore::{Machine, shares::WHOLE, thread::THREADS_MAX};
+use kcore::{Machine, shares::WHOLE, space::spaces_most, thread::THREADS_MAX};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
@@ -46,6 +46,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     amounts[Resource::Processor as usize] = WHOLE;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
     amounts[Resource::Kept as usize] = u64::MAX;
+    amounts[Resource::Spaces as usize] = spaces_most(frames) as u64;
     amounts
 }
 

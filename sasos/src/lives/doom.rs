@@ -156,7 +156,7 @@ impl Server {
         }
         self.threads.record(thread).doom = Some(doom);
         if unwinds {
-            world.log(format_args!("thread {:#x} is unwound by force", thread.0));
+            self.remark(world, format_args!("thread {:#x} is unwound by force", thread.0));
             self.unwind_to(world, thread, depth.saturating_sub(1));
             self.doom_falls(world, thread);
         }

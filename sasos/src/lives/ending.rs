@@ -240,10 +240,13 @@ impl Server {
     fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
         let depth = world.portal_depth(caller.thread);
         if depth > 0 {
-            world.log(format_args!(
-                "thread {:#x}: a callee gave up with status {status:#x}",
-                caller.thread.0
-            ));
+            self.remark(
+                world,
+                format_args!(
+                    "thread {:#x}: a callee gave up with status {status:#x}",
+                    caller.thread.0
+                ),
+            );
             self.unwind_to(world, caller.thread, depth - 1);
             return if self.doom_falls(world, caller.thread) {
                 Outcome::Gone

@@ -161,10 +161,10 @@ impl Server {
             };
             self.budget.spend(COST_FRAME.times(world.portal_depth(thread) as u64));
             if let Some(depth) = depth_inside(world, thread, space) {
-                world.log(format_args!(
-                    "thread {:#x} is taken out of a callee at {base:#x} that ends",
-                    thread.0
-                ));
+                self.remark(
+                    world,
+                    format_args!("thread {:#x} is taken out of a callee at {base:#x} that ends", thread.0),
+                );
                 self.budget.spend(COST_UNWIND);
                 self.unwind_to(world, thread, depth - 1);
                 self.doom_falls(world, thread);
