@@ -30,6 +30,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     names_of_strangers(stand)?;
     full_host(stand)?;
     killed_run(stand)?;
+    first_runs_at_once(stand)?;
     end_of_input(stand)
 }
 
@@ -129,6 +130,51 @@ fn killed_run(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     let what = "a run that is killed takes its emulator with it, and the image is in use until then";
     stand.bench.report(what, outcome);
+    Ok(())
+}
+
+/// Two first runs of one image at once: each works on the image that has the name, or is refused.
+fn first_runs_at_once(stand: &mut Stand<'_, '_>) -> Result<()> {
+    stand.bench.step("two first runs at once");
+    let image = stand.bench.file("at-once.img");
+    let disk = name(&image)?;
+    let mut runs = Vec::new();
+    for object in ["one", "two"] {
+        let script = stand.bench.file(object);
+        std::fs::write(&script, format!("create {object} 4K\nsync\nsleep 3\n"))?;
+        let run = Command::new(std::env::current_exe()?)
+            .args(["run", "--disk", &disk, "--script", &name(&script)?])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        runs.push((object, run));
+    }
+    let mut wrong = Vec::new();
+    let mut refused = 0;
+    for (object, run) in runs {
+        let end = run.wait_with_output()?;
+        let complaint = String::from_utf8_lossy(&end.stderr);
+        if end.status.success() {
+            let found = tree::find(&mut Volume::open(&image)?, object);
+            wrong.extend(
+                found
+                    .err()
+                    .map(|error| format!("what '{object}' had synced is gone: {error:#}")),
+            );
+        } else if complaint.contains("is in use by another gond") {
+            refused += 1;
+        } else {
+            wrong.push(complaint.into_owned());
+        }
+    }
+    let outcome = match wrong.as_slice() {
+        [] if refused < 2 => Ok(()),
+        wrong => Err(format!("{refused} refused; {}", wrong.join("; "))),
+    };
+    stand.bench.report(
+        "of two first runs at once none replaces the image of the other",
+        outcome,
+    );
     Ok(())
 }
 
