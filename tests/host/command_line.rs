@@ -447,9 +447,9 @@ fn a_new_file_leaves_those_beside_it_alone() {
         "a.img.5000000.new",
         ".a.img.5000000.new",
     ];
-    beside
-        .iter()
-        .for_each(|name| std::fs::write(folder.file(name), name).unwrap());
+    for name in beside {
+        std::fs::write(folder.file(name), name).unwrap();
+    }
     let image = folder.image("a.img");
     let (file, out) = (folder.file("in"), folder.file("out"));
     std::fs::write(&file, noise(5000)).unwrap();

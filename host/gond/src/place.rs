@@ -246,7 +246,9 @@ mod tests {
             let folder = Scratch::make().unwrap();
             let target = folder.file("target");
             let others = [0, 1].map(|number| folder.file(&format!(".gond-{}-{number}.new", std::process::id())));
-            others.iter().for_each(|other| std::fs::write(other, "other").unwrap());
+            for other in &others {
+                std::fs::write(other, "other").unwrap();
+            }
             new_file(&target, begin).finish().unwrap();
             new_file(&target, begin).replace().unwrap();
             assert!(others.iter().all(|other| content(other) == "other"));
