@@ -384,10 +384,13 @@ struct Stale<'a> {
 /// Brings the programs on an image up to date, if that is needed and safe: damaged ones, too. Those for which the disk has no room stay, and the system starts with
 /// them: else nothing could be removed from a disk that is full.
 ///
+/// Tells whether a power cut was there that the start has still to see to.
+///
 /// # Errors
 /// Nothing can be started from the image.
-pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
+pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<bool> {
     let mut volume = Volume::open(lock.path())?;
+    let was_cut = !volume.report().clean;
     let shown = lock.path().display();
     let makes_anew = format!("'./gond mend {shown}' makes it anew from what is left");
     if let Some((_, what)) = missing(&volume).first() {
@@ -405,7 +408,7 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
     let roots = tree::entries(&mut volume, ROOT_DIRECTORY, "").and(tree::capabilities(&mut volume, ROOT_CLIST));
     if let Err(error) = roots {
         display::complain(&format!("{shown}: {error:#}; {makes_anew}"));
-        return Ok(());
+        return Ok(was_cut);
     }
     let mut stale = Vec::new();
     for (index, (name, file)) in programs.iter().enumerate() {
@@ -415,12 +418,13 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
         }
     }
     if stale.is_empty() {
-        return Ok(());
+        return Ok(was_cut);
     }
-    if !volume.report().clean {
+    if was_cut {
         display::note(&format!(
             "{shown} was not powered off cleanly; nothing that was stable is lost"
         ));
+        tell_undone(&mut volume);
     }
     drop(volume);
     let list = |names: &[&str]| names.join(", ");
@@ -456,7 +460,23 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
     if !done.is_empty() {
         display::note(&format!("brought up to date on {shown}: {}", list(&done)));
     }
-    Ok(())
+    Ok(false)
+}
+
+/// Tells what a power cut has undone, as the shell's greeting does: for those that no shell greets. The acts on names are brought to their end in
+/// memory alone.
+pub fn tell_undone(volume: &mut Volume) {
+    if volume.report().tail.is_some() {
+        display::complain("the power had failed during a sync, which is undone; what was stable before is there");
+    }
+    // A directory that cannot be read is told by others.
+    match tree::recover(volume).unwrap_or(0) {
+        0 => {}
+        1 => display::complain("1 name is gone that was being made or removed when the power failed"),
+        names => display::complain(&format!(
+            "{names} names are gone that were being made or removed when the power failed"
+        )),
+    }
 }
 
 /// Replaces programs, all or none, and gives the blocks of the old ones back.

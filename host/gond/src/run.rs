@@ -6,6 +6,7 @@ use crate::disk::{ImageLock, lock_image};
 use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wiring};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
+use crate::volume::Volume;
 use crate::{bare, build, debugger, display, gdb, image};
 use anyhow::{Context, Result, bail};
 use kcore::smp::PROCESSORS_MAX;
@@ -223,7 +224,9 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 "{disk} has {bytes}, and --disk-size {size} is for a new image: it stays as it is"
             ));
         }
-        image::refresh(&lock, &built.programs)?;
+        if image::refresh(&lock, &built.programs)? && source.is_some() {
+            image::tell_undone(&mut Volume::open(&options.disk)?);
+        }
         lock
     };
     lock.hold_in_children()?;

@@ -1,7 +1,7 @@
 //! Accidents that must do no lasting harm: a power cut between a name and its object, overwritten objects that the system starts
 //! from, a first program that dies, and input that ends.
 
-use super::{Stand, gond, name};
+use super::{Ran, Stand, gond, name};
 use crate::disk::lock_image;
 use crate::machine::Machine;
 use crate::script::{Patience, Plug, Verdict};
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 /// All of it.
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     power(stand)?;
+    told_cut(stand)?;
     lines(stand)?;
     overwritten(stand)?;
     old_programs(stand)?;
@@ -81,6 +82,49 @@ fn power(stand: &mut Stand<'_, '_>) -> Result<()> {
         }
         stand.bench.report(
             &format!("a power cut right behind {what} parts no name from its object"),
+            outcome,
+        );
+    }
+    Ok(())
+}
+
+/// What a power cut has undone is told once, also where a script plays and no shell greets; standard output has none of it. The same with programs to
+/// be brought up to date, behind which the image counts as clean.
+fn told_cut(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let programs = built()?.programs;
+    let mut older = programs.clone();
+    older.pop();
+    for (what, programs) in [("the same", &programs), ("older", &older)] {
+        stand.bench.step("a script behind a power cut");
+        let machine = Machine::new(built()?.kernel, stand.bench.file("told.img"));
+        let _ = std::fs::remove_file(&machine.disk);
+        image::create(&machine.disk, 64 << 20, Some(programs))?;
+        let patience = Patience {
+            plug: Plug::AtEnd,
+            ..Patience::seconds(60)
+        };
+        play(&machine, &["create a 4K", "sync", "rm a"], patience)?;
+        std::fs::write(&stand.script, "echo alive\n")?;
+        let words = [
+            "run",
+            "--disk",
+            &name(&machine.disk)?,
+            "--script",
+            &name(&stand.script)?,
+        ];
+        let (first, second) = (gond(&words)?, gond(&words)?);
+        let told = |ran: &Ran| {
+            ran.complaints
+                .matches("1 name is gone that was being made or removed")
+                .count()
+        };
+        let outcome = first.expect(0, "alive\n").and_then(|()| second.expect(0, "alive\n"));
+        let outcome = outcome.and_then(|()| match (told(&first), told(&second)) {
+            (1, 0) => Ok(()),
+            counts => Err(format!("told {counts:?} times: {}", first.complaints)),
+        });
+        stand.bench.report(
+            &format!("a script behind a power cut is told which names are gone, with {what} programs"),
             outcome,
         );
     }
