@@ -30,7 +30,7 @@ pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 /// Condemned threads that one event looks at.
 const LOOKS: usize = 32;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
-const COST_LOOK: Cost = Cost::calling(80, 4);
+const COST_LOOK: Cost = Cost::calling(300, 4);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
 
 /// A thread that has to end when it comes back from a foreign callee.

@@ -26,7 +26,7 @@ use crate::{
 /// The cost of handing a child on, in instructions, roughly; of giving the place of one back, and of looking at one.
 const COST_CHILD: Cost = Cost::own(200);
 const COST_REAP: Cost = Cost::calling(800, 1);
-const COST_LOOK: Cost = Cost::own(12);
+const COST_LOOK: Cost = Cost::own(60);
 
 impl Server {
     /// Ends a thread at once, wherever it is. With the last thread of a task the task ends, when the event is over

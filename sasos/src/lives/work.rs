@@ -31,7 +31,7 @@ pub const PIECE: u64 = 12_000;
 /// The most that an item of the list needs to get on: the first tables of a space.
 pub(crate) const COST_LARGEST: u64 = 8_000;
 /// The cost of a piece that comes to nothing, because too little was left for it.
-const COST_TURN: Cost = Cost::own(380);
+const COST_TURN: Cost = Cost::own(430);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.

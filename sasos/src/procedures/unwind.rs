@@ -24,14 +24,14 @@ use crate::{
 };
 
 /// The cost of looking at a thread, in instructions, roughly; at a frame of it, and of taking it out of its calls.
-const COST_PLACE: Cost = Cost::calling(12, 1);
+const COST_PLACE: Cost = Cost::calling(40, 1);
 const COST_FRAME: Cost = Cost::calling(15, 1);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
 /// The cost of closing a callee, that is, of its new places in the orders of all; of taking it off with its domain in the end; and of seeing
 /// whether somebody is inside of one.
-const COST_CLOSE: Cost = Cost::calling(2600, 4);
+const COST_CLOSE: Cost = Cost::calling(4100, 4);
 const COST_REMOVE: Cost = Cost::calling(3700, 4);
-const COST_LOOK: Cost = Cost::calling(60, 1);
+const COST_LOOK: Cost = Cost::calling(180, 1);
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
 

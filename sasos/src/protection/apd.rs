@@ -35,7 +35,7 @@ pub const LOCK_ALL: u64 = u64::MAX;
 /// The cost of finding a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
 const COST_DERIVED: Cost = Cost::own(150);
-const COST_SHOWN: Cost = Cost::own(270);
+const COST_SHOWN: Cost = Cost::own(390);
 const COST_LOCKS: Cost = Cost::own(130);
 
 /// A Clist that a slot names.

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The cost of asking a domain what it has without its Clists, in instructions, roughly.
-const COST_LEVEL: Cost = Cost::own(130);
+const COST_LEVEL: Cost = Cost::own(290);
 
 /// Whether a search has found enough.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
