@@ -102,7 +102,8 @@ impl fmt::Display for Error {
             }
             Self::LeadsNowhere(name) => write!(
                 f,
-                "{name} leads nowhere, its module is gone: 'module remove {name}' takes the name away"
+                "{name} leads nowhere, its module is gone: 'module remove {}' takes the name away",
+                crate::names::Quoted(name)
             ),
             Self::NoExport { module, symbol } => {
                 write!(
