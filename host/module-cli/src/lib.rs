@@ -5,6 +5,7 @@ pub mod describe;
 pub mod header;
 pub mod host;
 pub mod make;
+mod output;
 pub mod show;
 pub mod sources;
 pub mod symbols;
@@ -12,6 +13,7 @@ mod system;
 mod twins;
 
 use linker::module::window::Window;
+use output::Kind;
 use std::path::{Path, PathBuf};
 
 /// Flags of gcc for objects that become modules: the data register is left alone, code is position-independent
@@ -230,6 +232,15 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The folder of a file that need not be there.
+fn folder_of(path: &Path) -> Result<PathBuf, String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    folder
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
 fn build(words: &Words) -> Result<(), String> {
     let list = words.window.clone().unwrap_or_else(|| "modules.window".into());
     let text = match std::fs::read_to_string(&list) {
@@ -244,7 +255,13 @@ fn build(words: &Words) -> Result<(), String> {
         .output
         .clone()
         .unwrap_or_else(|| format!("{}.mm", description.name).into());
-    write(&output, &built.object)?;
+    if output.file_name() == list.file_name() && folder_of(&output)? == folder_of(&list)? {
+        return Err(format!(
+            "{}: it is the list of addresses: name another file with -o",
+            list.display()
+        ));
+    }
+    output::write(&output, Kind::Module, &built.object)?;
     // The address is given only when there is something at it.
     write(&list, window.to_string().as_bytes())?;
     println!(
