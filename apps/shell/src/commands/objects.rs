@@ -233,8 +233,10 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
     if found.kind == Kind::Module {
         // Where its module is gone, there is only the name to be taken away. What stands on the shelf goes by 'module remove': it
-        // has the right to destroy it.
-        force = match call::obj_info(found.capability.address) {
+        // has the right to destroy it, and refuses while others use it, so this look must be no use.
+        let info = call::obj_info(found.capability.address);
+        call::apd_flush()?;
+        force = match info {
             Err(abi::Error::BadAddress) => true,
             info => force && Rights::from_bits(info?.rights).unwrap_or_default().contains(Rights::D),
         };

@@ -37,7 +37,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     let lines: Vec<&str> = REFUSED.iter().map(|(line, _)| *line).collect();
     let ran = shelf.play(&format!(
-        "module install counter.mm\n{}\nmodule list\n",
+        "module install counter.mm\n{}\nmodule remove counter\nmodule install counter.mm\nmodule list\n",
         lines.join("\n")
     ))?;
     let all_fail = ran.complaints.contains(&format!("and {} more", REFUSED.len() - 1));
