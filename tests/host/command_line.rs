@@ -436,6 +436,84 @@ fn an_export_keeps_a_secret_and_leaves_no_part_behind() {
     );
 }
 
+/// Whatever a file of the user is called, a new file of `gond` beside it leaves it alone.
+#[test]
+fn a_new_file_leaves_those_beside_it_alone() {
+    let folder = Folder::new("beside");
+    // No process has these numbers: Linux has 2^22 at most.
+    let beside = [
+        "out.4294967295.new",
+        "out.5000000.new",
+        "a.img.5000000.new",
+        ".a.img.5000000.new",
+    ];
+    for name in beside {
+        std::fs::write(folder.file(name), name).unwrap();
+    }
+    let image = folder.image("a.img");
+    let (file, out) = (folder.file("in"), folder.file("out"));
+    std::fs::write(&file, noise(5000)).unwrap();
+    ok(&["import", &image, &file, "file"]);
+    for _ in ["it is made", "it is replaced"] {
+        ok(&["export", &image, "file", &out]);
+        assert!(std::fs::read(&out).unwrap() == noise(5000));
+    }
+    for name in beside {
+        assert_eq!(std::fs::read_to_string(folder.file(name)).unwrap_or_default(), name);
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), beside.len() + 3);
+}
+
+#[test]
+fn of_images_that_are_made_at_once_under_one_name_one_is_made() {
+    let folder = Folder::new("at-once");
+    let image = folder.file("a.img");
+    let format = || {
+        Command::new(env!("CARGO_BIN_EXE_gond"))
+            .args(["format", &image, "--bare", "--disk-size", "32M"])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("gond starts")
+    };
+    for _ in 0..5 {
+        let all: Vec<_> = (0..6).map(|_| format()).collect();
+        let ends: Vec<Output> = all.into_iter().map(|one| one.wait_with_output().unwrap()).collect();
+        let complaints: Vec<_> = ends.iter().filter(|end| !end.status.success()).collect();
+        assert_eq!(complaints.len(), 5, "of six, one makes the image");
+        for end in complaints {
+            let complaint = String::from_utf8_lossy(&end.stderr);
+            assert!(complaint.contains("a.img exists; remove it first"), "{complaint}");
+        }
+        assert!(ok(&["check", &image]).ends_with("is sound\n"));
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+/// A link to an image that is gone, or on a disk that is not mounted: to make one in the place of the link is not what was meant.
+#[test]
+fn a_link_that_leads_nowhere_is_told_and_stays() {
+    let folder = Folder::new("link");
+    let (link, nowhere) = (folder.file("a.img"), folder.file("nowhere.img"));
+    std::os::unix::fs::symlink("nowhere.img", &link).unwrap();
+    for words in [
+        &["format", &link, "--bare"][..],
+        &["run", "--disk", &link],
+        &["check", &link],
+    ] {
+        let complaint = refused(words, 1);
+        assert!(
+            complaint.contains("is a link to nowhere.img, which is not there"),
+            "{complaint}"
+        );
+        assert!(complaint.contains("name the file itself"), "{complaint}");
+    }
+    assert_eq!(std::fs::read_link(&link).unwrap(), Path::new("nowhere.img"));
+    assert!(!Path::new(&nowhere).exists());
+    ok(&["format", &nowhere, "--bare", "--disk-size", "32M"]);
+    assert!(ok(&["check", &link]).ends_with("is sound\n"));
+}
+
 /// Room that was promised to what does not fit is not called free.
 #[test]
 fn a_file_larger_than_the_disk_is_not_told_of_room() {

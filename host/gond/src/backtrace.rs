@@ -57,7 +57,8 @@ impl KernelLog {
         Self::of(&String::from_utf8_lossy(&bytes))
     }
 
-    fn of(text: &str) -> Self {
+    /// Reads the text of a log.
+    pub fn of(text: &str) -> Self {
         let panic = text.lines().position(|line| line.starts_with(PANIC));
         let lines: Vec<&str> = text.lines().collect();
         let (before, after) = lines.split_at(panic.unwrap_or(lines.len()));
@@ -73,10 +74,14 @@ impl KernelLog {
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 
+    /// Why the system could not start, where it never was up.
+    pub fn refusal(&self) -> Option<&str> {
+        self.before.lines().find_map(|line| line.strip_prefix(CANNOT_START))
+    }
+
     /// Why the kernel ended by its own fault, in one sentence.
     pub fn reason(&self) -> String {
-        let refusal = || self.before.lines().find_map(|line| line.strip_prefix(CANNOT_START));
-        match (&self.evidence, refusal()) {
+        match (&self.evidence, self.refusal()) {
             (Some(evidence), _) if evidence.message.starts_with("panicked at") => {
                 format!("the kernel {}", evidence.message)
             }

@@ -68,8 +68,7 @@ pub fn possible(line: &DebuggerLine) -> Result<()> {
         std::fs::remove_file(path).map_err(|error| anyhow!("cannot remove {shown} ({error}): {OTHER}"))?;
     }
     let tried = UnixListener::bind(path).map_err(|error| anyhow!("cannot make the socket {shown} ({error}): {OTHER}"));
-    let _name = SocketName(path.clone());
-    tried.map(drop)
+    tried.map(|_| drop(SocketName(path.clone())))
 }
 
 /// Says how to reach the debugger of a machine that is about to start, if it has one.

@@ -45,8 +45,15 @@ impl ImageLock {
 /// Refuses what no disk image can be, before it is opened.
 ///
 /// # Errors
-/// Something is there that is no regular file.
+/// Something is there that is no regular file, or a link that leads to nothing.
 pub fn require_image_file(path: &Path) -> Result<()> {
+    if let Some(leads_to) = place::dangling(path) {
+        bail!(
+            "cannot use the disk image {}: it is a link to {}, which is not there; name the file itself, or remove the link",
+            path.display(),
+            leads_to.display()
+        );
+    }
     if let Some(what) = place::irregular(path) {
         bail!(
             "cannot use the disk image {}: it is {what}, not a regular file; name a file, such as './gond format FILE' makes",
@@ -60,6 +67,11 @@ pub fn require_image_file(path: &Path) -> Result<()> {
 pub fn lock_image(path: &Path) -> Result<ImageLock> {
     require_image_file(path)?;
     let file = File::open(path).with_context(|| format!("cannot open the disk image '{}'", path.display()))?;
+    lock_file(path, file)
+}
+
+/// Takes the lock of an image that is open, and has its name or will have it.
+pub fn lock_file(path: &Path, file: File) -> Result<ImageLock> {
     match file.try_lock() {
         Ok(()) => Ok(ImageLock {
             path: path.into(),
@@ -116,12 +128,11 @@ impl HostWorld {
         Self::over(file, access, lock).with_context(|| format!("cannot use the disk image {}", path.display()))
     }
 
-    /// Makes an image file, sparse, that must not exist yet.
+    /// Makes an image, sparse, of a new file.
     ///
     /// # Errors
     /// Those of the operating system, without the file's name.
-    pub fn create(path: &Path, bytes: u64) -> Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    pub fn create(file: File, bytes: u64) -> Result<Self> {
         file.set_len(bytes / BLOCK as u64 * BLOCK as u64)?;
         Self::over(file, Access::Write, None)
     }
@@ -248,7 +259,7 @@ mod tests {
     fn blocks_come_back() {
         let scratch = Scratch::make().unwrap();
         let path = scratch.file("image");
-        let mut world = HostWorld::create(&path, 3 * BLOCK as u64 + 5).unwrap();
+        let mut world = HostWorld::create(File::create_new(&path).unwrap(), 3 * BLOCK as u64 + 5).unwrap();
         assert_eq!(world.blocks(), 3);
         let frame = world.alloc().unwrap();
         world.bytes_mut(frame).fill(9);
@@ -256,7 +267,6 @@ mod tests {
         assert_eq!(world.complete(), Some((7, Ok(()))));
         world.submit(request(Operation::Write, 3, frame)).unwrap();
         assert_eq!(world.complete(), Some((7, Err(DiskError))));
-        assert!(HostWorld::create(&path, 1).is_err());
         drop(world);
         let mut world = HostWorld::open(&path).unwrap();
         let frame = world.alloc().unwrap();

@@ -1,14 +1,14 @@
 //! How a disk is furnished: the root Clist, the root directory, the programs (`docs/spec/directory-format.md`).
 //!
-//! A new image is made under another name and renamed when it is whole, so that an interrupted run leaves nothing
-//! half made. On an image that exists, programs older than the sources are replaced, but only if it was
+//! A new image has no name before it is whole, so that an interrupted run leaves nothing half made, and it gets its name only where nothing
+//! has that name: another run may have made an image meanwhile, and use it. On an image that exists, programs older than the sources are replaced, but only if it was
 //! powered off cleanly: after a crash recovery belongs to the system itself.
 
 use crate::arguments::{self, misused, show_size};
 use crate::build::{self, Programs};
-use crate::disk::{ImageLock, require_image_file};
+use crate::disk::{ImageLock, lock_file, require_image_file};
 use crate::display;
-use crate::place;
+use crate::place::NewFile;
 use crate::tree::{self, NO_LIMITS};
 use crate::volume::{Block, Damage, Volume, now_ns};
 use abi::Rights;
@@ -20,6 +20,8 @@ use linker::Image;
 use names::clist::Clist;
 use names::{Directory, Entry, Kind};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{ObjectRecord, PageFlags};
@@ -70,25 +72,56 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         size(&text, least).map_err(|good| misused("format", format!("--disk-size cannot be '{text}': {good}")))
     })?;
     if path.exists() {
-        bail!("{} exists; remove it first if you mean it", path.display());
+        bail!(taken(&path));
     }
+    possible(&path)?;
     let programs = if furnish { Some(build::programs()?) } else { None };
     create(&path, bytes, programs.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes an image with the programs, if there are any.
+///
+/// # Errors
+/// Something has the name, or the image cannot be made.
 pub fn create(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
+    if !finish(make(path, bytes, programs)?, path)? {
+        bail!(taken(path));
+    }
+    Ok(())
+}
+
+/// Makes an image for a run, which has its lock before the image has its name; or makes none, because something has come to have the name.
+pub fn create_locked(path: &Path, bytes: u64, programs: &Programs) -> Result<Option<ImageLock>> {
+    let mut new = make(path, bytes, Some(programs))?;
+    let lock = lock_file(path, new.file().try_clone()?)?;
+    Ok(finish(new, path)?.then_some(lock))
+}
+
+/// Makes an image, whole but for its name.
+fn make(path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<NewFile> {
     path.file_name()
         .with_context(|| format!("'{}' is not a file name", path.display()))?;
     possible(path)?;
-    let temporary = place::unfinished(path);
-    let made = furnish(&temporary, path, bytes, programs)
-        .and_then(|()| std::fs::rename(&temporary, path).with_context(|| format!("cannot make {}", path.display())));
-    if made.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+    let cannot = || format!("cannot make {}", path.display());
+    let mut new = NewFile::begin(path).with_context(cannot)?;
+    furnish(new.file().try_clone().with_context(cannot)?, path, bytes, programs)?;
+    Ok(new)
+}
+
+/// Gives an image its name; tells whether the name was free.
+fn finish(new: NewFile, path: &Path) -> Result<bool> {
+    match new.finish() {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        named => named
+            .map(|()| true)
+            .with_context(|| format!("cannot make {}", path.display())),
     }
-    made
+}
+
+/// Why no image is made where something is.
+fn taken(path: &Path) -> String {
+    format!("{} exists; remove it first if you mean it", path.display())
 }
 
 /// Whether a machine with so much memory can start from a disk of that size: an image that none can start from is not made for a run.
@@ -114,9 +147,9 @@ pub fn possible(path: &Path) -> Result<()> {
     require_image_file(path)
 }
 
-/// Makes the image in a temporary file; complaints name the image.
-fn furnish(temporary: &Path, path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
-    let mut volume = Volume::create(temporary, path, bytes)?;
+/// Makes the image in a new file; complaints name the image.
+fn furnish(file: File, path: &Path, bytes: u64, programs: Option<&Programs>) -> Result<()> {
+    let mut volume = Volume::create(file, path, bytes)?;
     let clist = make_root_clist(&mut volume)?;
     let directory = make_root_directory(&mut volume)?;
     tree::change_root_clist(&mut volume, |root| {
@@ -351,10 +384,13 @@ struct Stale<'a> {
 /// Brings the programs on an image up to date, if that is needed and safe: damaged ones, too. Those for which the disk has no room stay, and the system starts with
 /// them: else nothing could be removed from a disk that is full.
 ///
+/// Tells whether a power cut was there that the start has still to see to.
+///
 /// # Errors
 /// Nothing can be started from the image.
-pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
+pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<bool> {
     let mut volume = Volume::open(lock.path())?;
+    let was_cut = !volume.report().clean;
     let shown = lock.path().display();
     let makes_anew = format!("'./gond mend {shown}' makes it anew from what is left");
     if let Some((_, what)) = missing(&volume).first() {
@@ -372,7 +408,7 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
     let roots = tree::entries(&mut volume, ROOT_DIRECTORY, "").and(tree::capabilities(&mut volume, ROOT_CLIST));
     if let Err(error) = roots {
         display::complain(&format!("{shown}: {error:#}; {makes_anew}"));
-        return Ok(());
+        return Ok(was_cut);
     }
     let mut stale = Vec::new();
     for (index, (name, file)) in programs.iter().enumerate() {
@@ -382,12 +418,13 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
         }
     }
     if stale.is_empty() {
-        return Ok(());
+        return Ok(was_cut);
     }
-    if !volume.report().clean {
+    if was_cut {
         display::note(&format!(
             "{shown} was not powered off cleanly; nothing that was stable is lost"
         ));
+        tell_undone(&mut volume);
     }
     drop(volume);
     let list = |names: &[&str]| names.join(", ");
@@ -423,7 +460,23 @@ pub fn refresh(lock: &ImageLock, programs: &Programs) -> Result<()> {
     if !done.is_empty() {
         display::note(&format!("brought up to date on {shown}: {}", list(&done)));
     }
-    Ok(())
+    Ok(false)
+}
+
+/// Tells what a power cut has undone, as the shell's greeting does: for those that no shell greets. The acts on names are brought to their end in
+/// memory alone.
+pub fn tell_undone(volume: &mut Volume) {
+    if volume.report().tail.is_some() {
+        display::complain("the power had failed during a sync, which is undone; what was stable before is there");
+    }
+    // A directory that cannot be read is told by others.
+    match tree::recover(volume).unwrap_or(0) {
+        0 => {}
+        1 => display::complain("1 name is gone that was being made or removed when the power failed"),
+        names => display::complain(&format!(
+            "{names} names are gone that were being made or removed when the power failed"
+        )),
+    }
 }
 
 /// Replaces programs, all or none, and gives the blocks of the old ones back.
@@ -495,5 +548,34 @@ fn carry_out(volume: &mut Volume, name: &str, image: &Image, step: &Step) -> Res
             }
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::lock_image;
+    use crate::place::Scratch;
+
+    /// Two first runs of one image at once: the one that is behind leaves the image of the other alone, which is in use from its first moment.
+    #[test]
+    fn an_image_that_has_come_meanwhile_stays() {
+        let scratch = Scratch::make().unwrap();
+        let path = scratch.file("a.img");
+        let behind = make(&path, 16 << 20, None).unwrap();
+        let lock = create_locked(&path, 16 << 20, &Vec::new()).unwrap().unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert!(!finish(behind, &path).unwrap());
+        assert!(create_locked(&path, 16 << 20, &Vec::new()).unwrap().is_none());
+        let refused = create(&path, 16 << 20, None).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("a.img exists; remove it first if you mean it"),
+            "{refused}"
+        );
+        assert!(lock_image(&path).is_err(), "its maker has the lock");
+        assert!(std::fs::read(&path).unwrap() == content);
+        drop(lock);
+        assert!(lock_image(&path).is_ok());
+        assert_eq!(std::fs::read_dir(scratch.file(".")).unwrap().count(), 1);
     }
 }

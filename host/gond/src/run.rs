@@ -6,12 +6,13 @@ use crate::disk::{ImageLock, lock_image};
 use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wiring};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
+use crate::volume::Volume;
 use crate::{bare, build, debugger, display, gdb, image};
 use anyhow::{Context, Result, bail};
 use kcore::smp::PROCESSORS_MAX;
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -200,7 +201,16 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
-    let lock: ImageLock = if options.disk.exists() {
+    let made = if options.disk.exists() {
+        None
+    } else {
+        image::create_locked(&options.disk, size, &built.programs)?
+    };
+    let lock: ImageLock = if let Some(lock) = made {
+        display::note(&format!("made the disk image {}", options.disk.display()));
+        lock
+    } else {
+        // It was there, or another run has made it meanwhile.
         let lock = lock_image(&options.disk)?;
         let writable = std::fs::OpenOptions::new().write(true).open(&options.disk);
         writable.with_context(|| {
@@ -214,12 +224,10 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 "{disk} has {bytes}, and --disk-size {size} is for a new image: it stays as it is"
             ));
         }
-        image::refresh(&lock, &built.programs)?;
+        if image::refresh(&lock, &built.programs)? && source.is_some() {
+            image::tell_undone(&mut Volume::open(&options.disk)?);
+        }
         lock
-    } else {
-        image::create(&options.disk, size, Some(&built.programs))?;
-        display::note(&format!("made the disk image {}", options.disk.display()));
-        lock_image(&options.disk)?
     };
     lock.hold_in_children()?;
     let mut machine = Machine::new(built.kernel, options.disk);
@@ -294,14 +302,7 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
             End::Success => return Ok(ExitCode::SUCCESS),
             End::Failure => bail!("the first program has ended, so the system was switched off; see above"),
             End::Panic => {
-                let log = KernelLog::read(&log);
-                let mut text = log.reason();
-                for (title, content) in log.account(&machine.kernel) {
-                    script::push_section(&mut text, title, &content);
-                }
-                script::push_section(&mut text, "the last of the kernel's log", &log.last_lines(20));
-                text.push_str("\nWhat was synced or in a checkpoint is on the disk.");
-                bail!(text)
+                bail!(last_words(&KernelLog::read(&log), &machine.kernel))
             }
             End::Dead(Some(0)) => bail!(
                 "the machine went off without saying so: the plug was pulled, or the processor was reset. What was \
@@ -314,6 +315,20 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
             ),
         }
     }
+}
+
+/// What is told when a kernel has ended by its own fault.
+fn last_words(log: &KernelLog, kernel: &Path) -> String {
+    let mut text = log.reason();
+    for (title, content) in log.account(kernel) {
+        script::push_section(&mut text, title, &content);
+    }
+    script::push_section(&mut text, "the last of the kernel's log", &log.last_lines(20));
+    // A start that is refused may be so because that was lost.
+    if log.refusal().is_none() {
+        text.push_str("\nWhat was synced or in a checkpoint is on the disk.");
+    }
+    text
 }
 
 /// The terminal's settings, in the form that `stty` takes back.
@@ -343,6 +358,17 @@ fn restore_terminal(settings: Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_start_promises_nothing_about_the_disk() {
+        let told = |log: &str| last_words(&KernelLog::of(log), Path::new("/dev/null"));
+        assert!(told("").ends_with("What was synced or in a checkpoint is on the disk."));
+        let refused = told("gondwana cannot start: the disk is refused: it has lost something that was stable\n");
+        assert!(
+            refused.contains("lost something") && !refused.contains("is on the disk"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn the_machine_has_less_memory_than_the_computer() {

@@ -212,7 +212,7 @@ fn replace(target: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result
     }
     let mut new = NewFile::begin(target)?;
     write(new.file())?;
-    Ok(new.finish()?)
+    Ok(new.replace()?)
 }
 
 /// Writes to what takes one byte behind the other.

@@ -194,10 +194,11 @@ pub fn marked(volume: &mut Volume, base: u64, prefix: &str) -> Result<Vec<Named>
 }
 
 /// Does what the system's next start would do about acts that a power cut left unfinished: before an image is written to
-/// that was not powered off cleanly, for afterwards it counts as clean.
-pub fn recover(volume: &mut Volume) -> Result<()> {
+/// that was not powered off cleanly, for afterwards it counts as clean. Tells how many names are gone.
+pub fn recover(volume: &mut Volume) -> Result<u64> {
+    let mut went = 0;
     if volume.report().clean {
-        return Ok(());
+        return Ok(went);
     }
     let (all, _) = walk(volume);
     let below = all.iter().filter(|named| named.kind == Kind::Directory);
@@ -205,10 +206,10 @@ pub fn recover(volume: &mut Volume) -> Result<()> {
     for base in bases.into_iter().chain([ROOT_DIRECTORY]) {
         // One that cannot be read is for `check` to tell.
         if whole(volume, base).is_ok_and(|bytes| DirectoryView::open(&bytes).is_ok()) {
-            act::recover(&mut Acting { volume, base })?;
+            went += act::recover(&mut Acting { volume, base })?;
         }
     }
-    Ok(())
+    Ok(went)
 }
 
 /// A directory in which unfinished acts are brought to their end; all of it is durable with the next commit.

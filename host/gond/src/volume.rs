@@ -8,6 +8,7 @@ use crate::disk::{HostWorld, ImageLock};
 use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -84,8 +85,8 @@ impl Volume {
         Self::mount(HostWorld::open_for_change(lock)?, lock.path(), MountMode::AcceptLoss)
     }
 
-    /// Makes an image file with an empty store; complaints name it `path`.
-    pub fn create(file: &Path, path: &Path, bytes: u64) -> Result<Self> {
+    /// Makes an image with an empty store of a new file; complaints name it `path`.
+    pub fn create(file: File, path: &Path, bytes: u64) -> Result<Self> {
         let mut world = HostWorld::create(file, bytes)
             .with_context(|| format!("cannot make the disk image {} of {}", path.display(), show_size(bytes)))?;
         let options = FormatOptions {

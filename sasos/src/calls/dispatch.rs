@@ -87,8 +87,10 @@ impl Server {
             }
             Event::Poll => {
                 self.budget.begin(piece());
-                // Work on ends comes first, unless it left nothing to the store the last time.
-                if !self.work.had_all() {
+                // Work on ends comes first, unless it left nothing to the store the last time. What is only looked for because somebody lacks memory
+                // comes last: that one's calls go on with it as well.
+                let is_idle = self.work.is_idle();
+                if !is_idle && !self.work.had_all() {
                     // The first item of the list gets on, however much the looks before it take.
                     self.budget.begin(Budget::of(PIECE - COST_LARGEST));
                     self.poll_control(world);
@@ -99,6 +101,9 @@ impl Server {
                     self.budget.begin(left);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
+                }
+                if is_idle {
+                    self.work_on(world);
                 }
                 self.objects.give_back();
                 self.ledger.give_back();

@@ -92,6 +92,11 @@ impl WorkList {
         self.items.is_empty()
     }
 
+    /// Whether nothing is left to do but to look for what nobody uses.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.items.count() == 1 && self.items.first() == Some(&Work::Idle)
+    }
+
     /// Whether something was entered by the event under way.
     #[inline(always)]
     pub(crate) const fn is_fresh(&self) -> bool {

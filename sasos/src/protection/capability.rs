@@ -163,8 +163,11 @@ impl Server {
             return step;
         }
         self.locks_allow(caller.domain)?;
-        if count == 0 || count > ENTRIES_MAX as u64 {
+        if count == 0 {
             return Err(Error::BadArgument.into());
+        }
+        if count > ENTRIES_MAX as u64 {
+            return Err(Error::TableFull.into());
         }
         self.enough_heap(world)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;

@@ -1,7 +1,7 @@
 //! Accidents that must do no lasting harm: a power cut between a name and its object, overwritten objects that the system starts
 //! from, a first program that dies, and input that ends.
 
-use super::{Stand, gond, name};
+use super::{Ran, Stand, gond, name};
 use crate::disk::lock_image;
 use crate::machine::Machine;
 use crate::script::{Patience, Plug, Verdict};
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 /// All of it.
 pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     power(stand)?;
+    told_cut(stand)?;
     lines(stand)?;
     overwritten(stand)?;
     old_programs(stand)?;
@@ -30,6 +31,7 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     names_of_strangers(stand)?;
     full_host(stand)?;
     killed_run(stand)?;
+    first_runs_at_once(stand)?;
     end_of_input(stand)
 }
 
@@ -86,6 +88,49 @@ fn power(stand: &mut Stand<'_, '_>) -> Result<()> {
     Ok(())
 }
 
+/// What a power cut has undone is told once, also where a script plays and no shell greets; standard output has none of it. The same with programs to
+/// be brought up to date, behind which the image counts as clean.
+fn told_cut(stand: &mut Stand<'_, '_>) -> Result<()> {
+    let programs = built()?.programs;
+    let mut older = programs.clone();
+    older.pop();
+    for (what, programs) in [("the same", &programs), ("older", &older)] {
+        stand.bench.step("a script behind a power cut");
+        let machine = Machine::new(built()?.kernel, stand.bench.file("told.img"));
+        let _ = std::fs::remove_file(&machine.disk);
+        image::create(&machine.disk, 64 << 20, Some(programs))?;
+        let patience = Patience {
+            plug: Plug::AtEnd,
+            ..Patience::seconds(60)
+        };
+        play(&machine, &["create a 4K", "sync", "rm a"], patience)?;
+        std::fs::write(&stand.script, "echo alive\n")?;
+        let words = [
+            "run",
+            "--disk",
+            &name(&machine.disk)?,
+            "--script",
+            &name(&stand.script)?,
+        ];
+        let (first, second) = (gond(&words)?, gond(&words)?);
+        let told = |ran: &Ran| {
+            ran.complaints
+                .matches("1 name is gone that was being made or removed")
+                .count()
+        };
+        let outcome = first.expect(0, "alive\n").and_then(|()| second.expect(0, "alive\n"));
+        let outcome = outcome.and_then(|()| match (told(&first), told(&second)) {
+            (1, 0) => Ok(()),
+            counts => Err(format!("told {counts:?} times: {}", first.complaints)),
+        });
+        stand.bench.report(
+            &format!("a script behind a power cut is told which names are gone, with {what} programs"),
+            outcome,
+        );
+    }
+    Ok(())
+}
+
 fn lines(stand: &mut Stand<'_, '_>) -> Result<()> {
     // The user may insist on spoiling a program; the shell lives, and the object can be removed.
     let ran = stand.play("write --force micro 0 boom\nmicro\necho alive\nrm --force micro\necho gone\n")?;
@@ -129,6 +174,51 @@ fn killed_run(stand: &mut Stand<'_, '_>) -> Result<()> {
     };
     let what = "a run that is killed takes its emulator with it, and the image is in use until then";
     stand.bench.report(what, outcome);
+    Ok(())
+}
+
+/// Two first runs of one image at once: each works on the image that has the name, or is refused.
+fn first_runs_at_once(stand: &mut Stand<'_, '_>) -> Result<()> {
+    stand.bench.step("two first runs at once");
+    let image = stand.bench.file("at-once.img");
+    let disk = name(&image)?;
+    let mut runs = Vec::new();
+    for object in ["one", "two"] {
+        let script = stand.bench.file(object);
+        std::fs::write(&script, format!("create {object} 4K\nsync\nsleep 3\n"))?;
+        let run = Command::new(std::env::current_exe()?)
+            .args(["run", "--disk", &disk, "--script", &name(&script)?])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        runs.push((object, run));
+    }
+    let mut wrong = Vec::new();
+    let mut refused = 0;
+    for (object, run) in runs {
+        let end = run.wait_with_output()?;
+        let complaint = String::from_utf8_lossy(&end.stderr);
+        if end.status.success() {
+            let found = tree::find(&mut Volume::open(&image)?, object);
+            wrong.extend(
+                found
+                    .err()
+                    .map(|error| format!("what '{object}' had synced is gone: {error:#}")),
+            );
+        } else if complaint.contains("is in use by another gond") {
+            refused += 1;
+        } else {
+            wrong.push(complaint.into_owned());
+        }
+    }
+    let outcome = match wrong.as_slice() {
+        [] if refused < 2 => Ok(()),
+        wrong => Err(format!("{refused} refused; {}", wrong.join("; "))),
+    };
+    stand.bench.report(
+        "of two first runs at once none replaces the image of the other",
+        outcome,
+    );
     Ok(())
 }
 
