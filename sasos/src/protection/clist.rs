@@ -35,8 +35,8 @@ const COST_READ: Cost = Cost::own(340);
 /// The cost of reading [`BATCH`] capabilities there, and of finding out that they are for something else.
 const COST_BATCH: Cost = Cost::own(900);
 /// The cost of a capability for the object, and of comparing it with a password of the object.
-const COST_VISIT: u64 = 200;
-const COST_PASSWORD: u64 = 15;
+const COST_VISIT: u64 = 40;
+const COST_PASSWORD: u64 = 10;
 
 /// The facts that a Clist states of itself, as far as they can be true.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
