@@ -258,8 +258,12 @@ impl Server {
         for left in (0..most).rev() {
             let space = self.callees.next_place();
             let paid = self.callees.get(space).map(|callee| callee.payer);
-            let helps = paid.is_some_and(|paid| self.ledger.is_within(paid, payer));
-            if helps && !self.callee_ends_if_left(world, space) || !self.budget.spend(COST_LOOK) {
+            let goes_on = match paid {
+                Some(paid) if self.ledger.is_within(paid, payer) => self.callee_ends_if_left(world, space),
+                Some(_) => self.budget.spend(COST_LOOK),
+                None => self.budget.spend(COST_PLACE),
+            };
+            if !goes_on {
                 return left;
             }
         }

@@ -28,9 +28,10 @@ use crate::{
     protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
 };
 
-/// The cost of unlinking a leaf, of dropping a node, and of freeing a page of them.
+/// The cost of unlinking a leaf, and the first one of a domain, with which upper tables go; of dropping a node, and of freeing a page of them.
 const COST_LEAF: Cost = Cost::calling(110, 1);
-const COST_NODE: Cost = Cost::calling(750, 1);
+const COST_FIRST_LEAF: Cost = Cost::calling(1_800, 3);
+const COST_NODE: Cost = Cost::calling(250, 1);
 const COST_PAGE: Cost = Cost::own(250);
 /// The cost of having a domain forget all, beside its nodes: of hiding them, of making the kernel forget its calls, and of flushing its space.
 const COST_FORGET: Cost = Cost::calling(1_050, 2);
@@ -168,11 +169,12 @@ impl Server {
         domain.forget_recent();
         let node = domain.nodes.at_mut(at.index())?;
         let object = self.objects.get_mut(node.object());
+        let mut cost = COST_FIRST_LEAF;
         while node.linked
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
-            if !self.budget.spend(COST_LEAF) {
+            if !self.budget.spend(core::mem::replace(&mut cost, COST_LEAF)) {
                 return Some(false);
             }
             world.unlink(at.space(), object.first_slot() + number);

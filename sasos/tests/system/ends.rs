@@ -22,7 +22,7 @@ const CROWD: usize = 9;
 /// not be made again at the client's home, with the client's rights.
 #[test]
 fn a_call_of_a_callee_is_not_made_by_its_caller() {
-    let struck = (5..=CROWD).filter(|&crowd| is_struck_by_its_own_call(crowd)).count();
+    let struck = (1..=CROWD).filter(|&crowd| is_struck_by_its_own_call(crowd)).count();
     assert!(struck > 0, "no call was the one that took its thread out");
 }
 
@@ -325,7 +325,11 @@ fn a_chain_of_merged_callees_forgets() {
         system.set_word(client, entries, image + ENTRY).unwrap();
         let arguments = [image, 100 + password, 0, entries, 1];
         system.call(client, Call::ObjCrePdx, &arguments).unwrap();
-        let entered = system.start(client, Call::PdxCall, &[image + ENTRY, 1, PD_MERGE]);
+        // From deep down the search takes several events.
+        let entered = match system.start(client, Call::PdxCall, &[image + ENTRY, 1, PD_MERGE]) {
+            Answer::Blocked => system.wait_for(client),
+            entered => entered,
+        };
         assert_eq!(entered, Answer::Elsewhere);
         system.touch(client, image + ENTRY, Touch::Execute).unwrap();
     }
