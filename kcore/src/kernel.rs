@@ -271,7 +271,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.processor = self.processor.number;
         let level = self.new_level(index);
         self.processor.queues.push_front(&mut self.links, index, level);
-        self.processor.again = index;
+        self.processor.again = if operation.is_some() { index } else { NONE };
     }
 
     /// Puts the current thread behind the others of its priority.

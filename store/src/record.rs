@@ -20,7 +20,7 @@ pub struct PdxRecord<'a> {
     pub password: u64,
     /// Base of the Clist by which the callee's domain is extended.
     pub clist: u64,
-    /// The password by which who registered it could read that Clist; zero where the maker of the Clist did.
+    /// The password by which who registered it could read that Clist; zero where the Clist had none to show, and in records of old images.
     pub reader: u64,
     /// Addresses that may be entered (at most 192).
     pub entries: &'a [u64],
@@ -34,8 +34,10 @@ pub struct PdxList(Vec<u64>);
 
 /// Words of a PDX capability before its entries, and the bytes of these on the disk.
 const PDX_HEAD: usize = 4;
-const PDX_BYTES: usize = 25;
-/// Set in the number of PDX capabilities where each has a reader. Those of old images have none.
+const PDX_BYTES: usize = 17;
+/// Bytes of the reader of each, which is there only if one of the object's has any: rows of old images keep their size, which nobody measures anew.
+const READER_BYTES: usize = 8;
+/// Set in the number of PDX capabilities where each has a reader.
 const READERS: u8 = 128;
 
 impl PdxList {
@@ -60,6 +62,11 @@ impl PdxList {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether any has a reader.
+    fn has_readers(&self) -> bool {
+        self.iter().any(|pdx| pdx.reader != 0)
     }
 
     /// How many there are. Goes through them.
@@ -203,7 +210,8 @@ impl ObjectRecord {
 
     /// Appends the body.
     pub(crate) fn encode_body(&self, out: &mut Writer<'_>) {
-        let readers = if self.pdx.is_empty() { 0 } else { READERS };
+        let has_readers = self.pdx.has_readers();
+        let readers = if has_readers { READERS } else { 0 };
         out.put_bytes(&[self.capabilities.len() as u8, readers | self.pdx.len() as u8]);
         out.put_all(&self.capabilities, |&(password, rights)| {
             let mut bytes = [rights; 9];
@@ -213,7 +221,9 @@ impl ObjectRecord {
         for pdx in self.pdx.iter() {
             out.put_u64(pdx.password);
             out.put_u64(pdx.clist);
-            out.put_u64(pdx.reader);
+            if has_readers {
+                out.put_u64(pdx.reader);
+            }
             out.put_u8(pdx.entries.len() as u8);
             out.put_all(pdx.entries, |entry| entry.to_le_bytes());
         }
@@ -221,7 +231,8 @@ impl ObjectRecord {
 
     /// Size of the encoded body.
     pub(crate) fn body_bytes(&self) -> usize {
-        2 + 9 * self.capabilities.len() + PDX_BYTES * self.pdx.len() + 8 * self.pdx.entries()
+        let readers = if self.pdx.has_readers() { READER_BYTES } else { 0 };
+        2 + 9 * self.capabilities.len() + (PDX_BYTES + readers) * self.pdx.len() + 8 * self.pdx.entries()
     }
 
     /// A record with the head that `reader` stands at, and an empty body.
@@ -249,7 +260,7 @@ impl ObjectRecord {
         for _ in 0..capabilities {
             push_reserved(&mut self.capabilities, (reader.u64()?, reader.u8()?));
         }
-        let head = PDX_BYTES - if readers { 0 } else { 8 };
+        let head = PDX_BYTES + if readers { READER_BYTES } else { 0 };
         let entries = reader.left().saturating_sub(head * pdx) / 8;
         let mut words = with_room(PDX_HEAD * pdx + entries)?;
         for _ in 0..pdx {
@@ -373,6 +384,10 @@ mod tests {
             record.encode_head(&mut Writer::new(&mut head, 0));
             let plain: Vec<Plain> = record.pdx.iter().map(|pdx| (pdx.password, pdx.clist, 0, pdx.entries.to_vec())).collect();
             record.pdx = list(&plain);
+            // A row that is loaded and written again has its old size: its leaf may be full.
+            let mut again = alloc::vec![0; record.body_bytes()];
+            record.encode_body(&mut Writer::new(&mut again, 0));
+            prop_assert_eq!(&again, &old);
             prop_assert_eq!(decode(&head, &old), Ok(record));
         }
 

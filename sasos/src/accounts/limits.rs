@@ -74,7 +74,7 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
 
 /// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
 pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
-    [Resource::Frames, Resource::Tables, Resource::Bytes]
+    [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces]
         .into_iter()
         .any(|resource| ledger.left(programs, resource) < ledger.limit(programs, resource) / 2)
 }
@@ -131,7 +131,7 @@ mod tests {
             ledger.take(programs, resource, 50 - used).unwrap();
             assert!(!are_tight(&ledger, programs), "{resource:?}");
             ledger.take(programs, resource, 1).unwrap();
-            let counts = [Resource::Frames, Resource::Tables, Resource::Bytes].contains(&resource);
+            let counts = [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces].contains(&resource);
             assert_eq!(are_tight(&ledger, programs), counts, "{resource:?}");
         }
     }

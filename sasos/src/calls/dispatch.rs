@@ -90,12 +90,14 @@ impl Server {
                 // Work on ends comes first, unless it left nothing to the store the last time. What is only looked for because somebody lacks memory
                 // comes last: that one's calls go on with it as well.
                 let is_idle = self.work.is_idle();
-                if !is_idle && !self.work.had_all() {
+                if !self.work.had_all() {
                     // The first item of the list gets on, however much the looks before it take.
                     self.budget.begin(Budget::of(PIECE - COST_LARGEST));
                     self.poll_control(world);
                     self.budget.begin(Budget::of(COST_LARGEST + self.budget.left()));
-                    self.work_on(world);
+                    if !is_idle {
+                        self.work_on(world);
+                    }
                 }
                 if let Some(left) = self.work.leaves_some(self.budget.left()) {
                     self.budget.begin(left);

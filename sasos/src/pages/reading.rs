@@ -181,7 +181,7 @@ impl Server {
             Error::DiskError
         };
         if error == Error::DiskError {
-            self.remark(world, format_args!("page {address:#x} cannot be read: {reason:?}"));
+            world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
         }
         self.note_failed(address, error);
         world.wake(Key::Page(address), u32::MAX);

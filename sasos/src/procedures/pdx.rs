@@ -134,6 +134,8 @@ pub struct Callees {
     closed: usize,
     /// The place that was looked at last.
     looked_at: u32,
+    /// Whether polls have looked at them first the last time.
+    went_first: bool,
 }
 
 impl Callees {
@@ -167,6 +169,12 @@ impl Callees {
     /// How many of them calls enter.
     pub fn count_open(&self) -> usize {
         self.count() - self.closed
+    }
+
+    /// Whether a poll looks at them first, which each second one does.
+    pub(crate) const fn take_turn(&mut self) -> bool {
+        self.went_first = !self.went_first;
+        self.went_first
     }
 
     /// Whether any is not open.

@@ -242,12 +242,12 @@ impl Server {
         }
         for _ in 0..LOOKS {
             let space = self.callees.next_place();
-            if self
+            let is_retired = self
                 .callees
                 .get(space)
-                .is_some_and(|callee| callee.stage == Stage::Retired)
-            {
-                self.callee_ends_if_left(world, space);
+                .is_some_and(|callee| callee.stage == Stage::Retired);
+            if !self.budget.spend(COST_PLACE) || is_retired && !self.callee_ends_if_left(world, space) {
+                return;
             }
         }
     }
