@@ -318,7 +318,11 @@ fn spaces_are_paid_for() {
     };
     assert_eq!(error, Error::LimitReached);
     assert_eq!(system.server.ledger.used(account, Resource::Spaces), 5);
-    assert_eq!(children.len(), 4, "the domains of procedures were taken back, which nobody was inside of");
+    assert_eq!(
+        children.len(),
+        4,
+        "the domains of procedures were taken back, which nobody was inside of"
+    );
     let other = system.task(first);
     system.exit(other, 7);
     assert_eq!(system.reap(first, other), Ok(7));
