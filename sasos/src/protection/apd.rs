@@ -34,7 +34,7 @@ pub const LOCK_ALL: u64 = u64::MAX;
 
 /// The cost of finding a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
-const COST_DERIVED: Cost = Cost::own(150);
+const COST_DERIVED: Cost = Cost::own(340);
 const COST_SHOWN: Cost = Cost::own(390);
 const COST_LOCKS: Cost = Cost::own(130);
 
@@ -423,11 +423,15 @@ impl Server {
                 && derived.inherits != drained
             {
                 derived.inherits = drained;
-                self.forget_all(world, next);
+                self.forget_in_turn(world, next);
             }
             self.forget_derived(world, next)?;
             if let Some(domain) = self.domains.get_mut(space) {
                 domain.told = Some(told);
+            }
+            // What is done is noted, so the next event has less far to go down, and begins here.
+            if !self.budget.is_left() {
+                return Err(Stop::Again);
             }
         }
     }

@@ -296,8 +296,19 @@ impl Server {
 
     // ---- a domain forgets -------------------------------------------------------------------------
 
-    /// Has a domain forget all that it has found out.
+    /// Has a domain forget all that it has found out, and the kernel the calls of it and of all that read through to it.
     pub(in crate::protection) fn forget_all(&mut self, world: &mut impl World, space: SpaceId) {
+        self.forget_own(space);
+        self.calls_of_stale(world, space);
+    }
+
+    /// Has a domain forget all that it has found out, and the kernel its own calls: those that read through to it have their turn behind it.
+    pub(in crate::protection) fn forget_in_turn(&mut self, world: &mut impl World, space: SpaceId) {
+        self.forget_own(space);
+        self.own_calls_stale(world, space);
+    }
+
+    fn forget_own(&mut self, space: SpaceId) {
         self.budget.spend(COST_FORGET);
         let Some(domain) = self.domains.get_mut(space) else {
             return;
@@ -307,7 +318,6 @@ impl Server {
         domain.told = None;
         domain.nodes.hide_all();
         domain.forgetting = 0..u32::MAX;
-        self.calls_of_stale(world, space);
     }
 
     /// Has a domain that is forgetting nothing forget one node.

@@ -319,7 +319,7 @@ fn a_chain_of_merged_callees_forgets() {
     let mut system = System::boot_with(81, 32768, 16384);
     let first = system.first;
     let client = system.task(first);
-    for password in 0..CALL_DEPTH_MAX as u64 - 1 {
+    for password in 0..CALL_DEPTH_MAX as u64 {
         let image = system.image(client);
         let (entries, _) = system.object(client, 1);
         system.set_word(client, entries, image + ENTRY).unwrap();
@@ -333,7 +333,7 @@ fn a_chain_of_merged_callees_forgets() {
         assert_eq!(entered, Answer::Elsewhere);
         system.touch(client, image + ENTRY, Touch::Execute).unwrap();
     }
-    for _ in 0..CALL_DEPTH_MAX - 1 {
+    for _ in 0..CALL_DEPTH_MAX {
         assert_eq!(system.start(client, Call::PdxReturn, &[0, 0]), Answer::Elsewhere);
     }
     let events = flush(&mut system, client);
