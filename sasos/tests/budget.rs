@@ -110,7 +110,7 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
         .zip(&doomed)
         .filter(|(ended, doomed)| **ended != doomed.task);
     // Each poll has the price of some steps of one end. Enough ended meanwhile to see their order.
-    assert!(ended.len() > 5 && passed.count() < 3, "{ended:?}");
+    assert!(ended.len() > 3 && passed.count() < 3, "{ended:?}");
     rig.settle();
     rig.check();
 }

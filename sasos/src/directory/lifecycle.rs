@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
-const COST_OBJECT: Cost = Cost::calling(1500, 2);
+const COST_OBJECT: Cost = Cost::calling(2000, 2);
 
 impl Server {
     /// `ObjCreate`: bytes, password.

@@ -30,7 +30,7 @@ use crate::{
 
 /// The cost of unlinking a leaf, and the first one of a domain, with which upper tables go; of dropping a node, and of freeing a page of them.
 const COST_LEAF: Cost = Cost::calling(110, 1);
-const COST_FIRST_LEAF: Cost = Cost::calling(1_800, 3);
+const COST_FIRST_LEAF: Cost = Cost::calling(1_950, 3);
 const COST_NODE: Cost = Cost::calling(250, 1);
 const COST_PAGE: Cost = Cost::own(250);
 /// The cost of having a domain forget all, beside its nodes: of hiding them, of making the kernel forget its calls, and of flushing its space.
