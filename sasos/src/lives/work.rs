@@ -73,14 +73,13 @@ pub(crate) enum Piece {
 /// The list.
 #[derive(Default)]
 pub struct WorkList {
-    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later.
+    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later. One that
+    /// an event had too little left for is the first of the next event: it would otherwise be the last of each, if the others take the same every time.
     items: Queue<Work>,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
     /// Whether something was entered by the event under way.
     fresh: bool,
-    /// Whether the piece under way needs more than this event has left.
-    waits: bool,
     /// Whether the last poll did nothing but end something.
     had_all: bool,
 }
@@ -169,9 +168,10 @@ impl Server {
         while self.budget.is_left()
             && let Some(work) = self.work.items.pop()
         {
+            let had = self.budget.left();
             if self.work_piece(world, work) == Piece::More {
                 self.budget.spend(COST_TURN);
-                if core::mem::take(&mut self.work.waits) {
+                if had < COST_LARGEST && !self.budget.is_left() {
                     self.work.items.push_front_reserved(work);
                 } else {
                     self.work.items.push_reserved(work);
@@ -299,12 +299,6 @@ impl Server {
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
         self.threads.record(thread).tries = if again { tries } else { Tries::default() };
         again
-    }
-
-    /// The piece under way costs more than this event has left: it is the first of the next one.
-    pub(crate) fn piece_waits(&mut self) {
-        self.budget.use_up();
-        self.work.waits = true;
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.

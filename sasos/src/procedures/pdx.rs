@@ -53,7 +53,7 @@ const EXPLICIT_LOOKS: usize = 8;
 const COST_SHOWN_MOST: u64 = 2500;
 /// The cost of making one with its first stack, in instructions, roughly, and what a search needs to get on through all merged calls.
 const COST_MAKE: Cost = Cost::calling(6000, 8);
-const COST_SEARCH_LEAST: Cost = Cost::own(9000);
+const COST_SEARCH_LEAST: Cost = Cost::own(5500);
 
 /// The rights of a callee's domain beside the registered Clist.
 #[derive(Clone, PartialEq, Eq, Debug)]

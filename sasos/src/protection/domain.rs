@@ -490,7 +490,7 @@ impl Server {
         // Tables are whole pieces of work: none is begun with little, and behind the last one that this event takes nothing else is.
         let work = self.budget.left() / COST_LINK;
         if work < TABLE_WORK {
-            self.piece_waits();
+            self.budget.use_up();
             return false;
         }
         let left = world.space_trim(space, work);

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The cost of asking a domain what it has without its Clists, in instructions, roughly.
-const COST_LEVEL: Cost = Cost::own(150);
+const COST_LEVEL: Cost = Cost::own(290);
 /// The same of passing one that an earlier piece has asked.
 const COST_PASSED: Cost = Cost::own(20);
 

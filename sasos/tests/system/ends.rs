@@ -365,3 +365,33 @@ fn flush(system: &mut System, client: ThreadId) -> u64 {
     }
     unreachable!("it ended, or the test did")
 }
+
+/// Each callee of a line waits for the one that it called. These turns cost the same in every round of the list, so the deepest must not depend on
+/// what they leave of an event.
+#[test]
+fn a_line_of_merged_callees_ends_however_long_it_is() {
+    for price in [0, kcore::outside::Remote::<()>::CALL] {
+        for length in 1..CALL_DEPTH_MAX {
+            let mut system = System::boot_with(61, 8192, 16384);
+            let first = system.first;
+            system.server.price_calls(price);
+            let service = system.service(first);
+            let client = system.client(&[(service.image, service.password)]);
+            for _ in 0..length {
+                let entered = match system.enter(client, service.image + ENTRY, PD_MERGE) {
+                    Answer::Blocked => system.wait_for(client),
+                    entered => entered,
+                };
+                assert_eq!(entered, Answer::Elsewhere);
+                let stack = system.platform.thread_context(client).rsp;
+                system.set_word(client, stack - 8, 1).unwrap();
+            }
+            (0..length).for_each(|_| system.leave(client, 0));
+            system.exit(client, 0);
+            for _ in 0..40 * CALL_DEPTH_MAX {
+                system.server.handle(&mut system.platform, Event::Poll);
+            }
+            assert!(system.server.work.is_empty(), "{length} callees, {price} for a call");
+        }
+    }
+}
