@@ -94,17 +94,17 @@ calls! {
         "Calls an entry of a kernel domain, as the kernel page names them: code of the kernel that changes no space, never waits, and runs with interrupts off.";
 
     8 ObjCreate obj_create(bytes, password) -> "address", "password"; "account";
-        "Makes an object of whole pages, zero-filled, whose owner capability has that password (0: the system makes one). It stands on the task's kill list until KeepObject. The creator's domain has all rights at once.";
+        "Makes an object of whole pages, zero-filled, whose owner capability has that password (0: the system makes one). It stands on the task's kill list until KeepObject. The creator's domain has all rights at once. A locked domain that names a password gets Locked.";
     9 ObjDelete obj_delete(address) -> "", ""; "D";
         "Destroys the object that holds the address; every domain loses it before the call returns. The system objects stay, whatever the rights (InUse).";
     10 ObjResize obj_resize(address, bytes) -> "", ""; "RWXD";
         "Grows or shrinks the object in place.";
     11 ObjPasswd obj_passwd(address, password, rights) -> "password", ""; "RWXD";
-        "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included; P is given by ObjCrePdx alone. Revocation takes effect before the call returns and is durable with it.";
+        "Registers the password with those rights (password 0: the system makes one); rights 0 removes it, PDX passwords included; P is given by ObjCrePdx alone. A locked domain that names a new password gets Locked. Revocation takes effect before the call returns and is durable with it.";
     12 ObjInfo obj_info(address, flags, info, room) -> "bytes", ""; "R (RWXD to change)";
         "Writes an ObjectInfo (a report) as it was before the call, then changes from what stood there what the INFO_SET_ flags name, for which it has to be INFO_SET_BYTES long. With INFO_USED its rights are only those that the domain used already; otherwise all Clists are searched for more.";
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
-        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none). The PDX capabilities of an object name 192 addresses together at most: TableFull. A locked domain gets Locked (see ApdLock).";
+        "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none), as long as the password by which the caller could read it is one of the Clist's. The PDX capabilities of an object name 192 addresses together at most: TableFull. A locked domain gets Locked (see ApdLock).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";
         "Takes the object off the task's kill list: it persists until it is destroyed.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";

@@ -72,6 +72,8 @@ pub struct Processor {
     unit: u32,
     /// Whether it was told to look for a thread and has not been here since.
     called: bool,
+    /// Index of the thread that is to do its operation again here next, or [`NONE`].
+    again: u32,
     /// Whether it has started at all.
     runs: bool,
     queues: RunQueues,
@@ -269,6 +271,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.processor = self.processor.number;
         let level = self.new_level(index);
         self.processor.queues.push_front(&mut self.links, index, level);
+        self.processor.again = if operation.is_some() { index } else { NONE };
     }
 
     /// Puts the current thread behind the others of its priority.
@@ -319,6 +322,12 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             (waiting, None) => waiting.is_some(),
             (None, Some(_)) => false,
         }
+    }
+
+    /// Whether somebody was woken who is more urgent than the thread that runs, or than the one that is to do its operation again.
+    pub fn has_woken(&self) -> bool {
+        let first = self.processor.queues.first().map(|(index, _)| index);
+        self.should_preempt() && !(self.current().is_none() && first == Some(self.processor.again))
     }
 
     /// Whether the current thread can just go on: same space, nobody more urgent.

@@ -25,7 +25,7 @@ pub enum Verdict {
 /// The threads that a look which is due finds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Threads {
-    /// One is ready that is more urgent than the one that runs, if any does.
+    /// One is ready that is more urgent than the one that runs, or than the one that is to do its call again.
     Woken,
     /// One has just begun to run.
     Begun,

@@ -106,6 +106,11 @@ const SPACES_LEAST: usize = 16;
 /// Frames for each space that may exist: one with a program in it takes as many, for its tables and its stack.
 const FRAMES_EACH: u64 = 8;
 
+/// So many spaces may exist on a machine with so many frames.
+pub fn spaces_most(frames: u64) -> usize {
+    usize::try_from(frames / FRAMES_EACH).map_or(SPACES_MAX, |most| most.clamp(SPACES_LEAST, SPACES_MAX))
+}
+
 /// All spaces.
 pub struct Spaces {
     slots: Vec<Space>,
@@ -134,8 +139,7 @@ impl Spaces {
 
     /// No spaces, on a machine with so many frames.
     pub fn new(tags: Tags, frames: u64) -> Self {
-        let most =
-            usize::try_from(frames / FRAMES_EACH).map_or(SPACES_MAX, |most| most.clamp(SPACES_LEAST, SPACES_MAX));
+        let most = spaces_most(frames);
         // Room for all, from the start: to move many spaces to a larger place is long work.
         let slots = Vec::with_capacity(most);
         Self {

@@ -5,7 +5,12 @@ mod fake;
 use std::collections::{BTreeMap, VecDeque};
 
 use fake::{Fake, Random, spawn};
-use kcore::{Kernel, Machine, ThreadId, space::Tags, thread::Resumed, wait::Key};
+use kcore::{
+    Kernel, Machine, ThreadId,
+    space::Tags,
+    thread::{Operation, Resumed},
+    wait::Key,
+};
 
 /// A kernel in which that many threads wait for a key, and these.
 fn waiting(count: usize, key: Key) -> (Kernel<Fake>, Vec<ThreadId>) {
@@ -129,4 +134,33 @@ fn queues_are_those_of_a_model() {
         }
         kernel.check().unwrap_or_else(|broken| panic!("step {step}: {broken}"));
     }
+}
+
+/// Work of the supervisor that is due goes before the next piece of a long call, and behind a thread that was woken during the last one.
+#[test]
+fn a_thread_that_makes_its_call_again_was_not_woken() {
+    let mut kernel: Kernel<Fake> = Kernel::new(Fake::new(64, Tags::Absent), &[(1, 63)]);
+    let space = kernel.space_create().expect("space");
+    let [urgent, long, equal] = [4, 3, 3].map(|priority| spawn(&mut kernel, space, priority));
+    kernel.schedule();
+    kernel.park(Key::Semaphore(8), None, None);
+    assert_eq!(kernel.schedule(), Some(long.index() as u32));
+    let operation = Some(Operation::called(9, [0; 6]));
+    kernel.again(operation);
+    assert!(!kernel.has_woken(), "{equal:?} is behind it, and no more urgent");
+    kernel.wake(Key::Semaphore(8), 1);
+    assert!(kernel.has_woken());
+    assert_eq!(kernel.schedule(), Some(urgent.index() as u32));
+    assert!(!kernel.has_woken());
+    kernel.park(Key::Semaphore(16), None, None);
+    assert!(!kernel.has_woken(), "the piece is what comes next");
+    assert_eq!(kernel.schedule(), Some(long.index() as u32));
+    assert_eq!(kernel.take_operation(long.index() as u32), operation);
+    // It waits, and is woken like any other.
+    kernel.park(Key::Semaphore(24), None, operation);
+    kernel.schedule();
+    kernel.park(Key::Semaphore(8), None, None);
+    kernel.wake(Key::Semaphore(24), 1);
+    assert!(kernel.has_woken());
+    kernel.check().expect("a sound kernel");
 }

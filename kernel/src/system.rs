@@ -319,7 +319,7 @@ impl<S: Supervisor> System<S> {
     /// Has the server look if that is due, and sees to it that somebody asks again.
     pub fn poll_when_due(&mut self) {
         let kernel = &self.platform.kernel;
-        let threads = if kernel.should_preempt() {
+        let threads = if kernel.has_woken() {
             Threads::Woken
         } else if kernel.current().is_some() && !kernel.has_run_for(LONG_NS) {
             Threads::Begun

@@ -81,6 +81,8 @@ pub struct Server {
     pub work: lives::work::WorkList,
     /// The budget that the event under way still has for long work.
     budget: lives::budget::Allowance,
+    /// What the log said of programs in this second.
+    remarks: lives::remarks::Remarks,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.

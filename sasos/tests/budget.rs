@@ -109,7 +109,8 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
         .iter()
         .zip(&doomed)
         .filter(|(ended, doomed)| **ended != doomed.task);
-    assert!(ended.len() > 10 && passed.count() < 3, "{ended:?}");
+    // Each poll has the price of some steps of one end. Enough ended meanwhile to see their order.
+    assert!(ended.len() > 3 && passed.count() < 3, "{ended:?}");
     rig.settle();
     rig.check();
 }
@@ -224,14 +225,14 @@ fn pages_that_are_far_apart_are_no_sync() {
         let mut rig = Rig::new(12, 16_000, 4096);
         rig.server.price_calls(price);
         let actor = rig.actor(Apd::EMPTY);
-        let (base, _) = rig.call(actor, Call::ObjCreate, &[12 * SLOT, 0]).unwrap();
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[10 * SLOT, 0]).unwrap();
         rig.call(actor, Call::KeepObject, &[base]).unwrap();
         rig.checkpoint().unwrap();
-        for page in 0..12 {
+        for page in 0..10 {
             rig.store(actor.space, base + page * apart, 1).unwrap();
         }
         let before = rig.server.store.stats().generation;
-        rig.call(actor, Call::PageFlush, &[base, 12 * PAGES_PER_SLOT]).unwrap();
+        rig.call(actor, Call::PageFlush, &[base, 10 * PAGES_PER_SLOT]).unwrap();
         assert_eq!(rig.server.store.stats().generation > before, waits, "{apart:#x} apart");
         rig.check();
     }

@@ -12,8 +12,8 @@ use abi::{
     layout::{Capability, UNMAP_REPLACE},
 };
 use common::{Actor, Order, Rig};
-use kcore::thread::Resumed;
-use sasos::{Access, protection::apd::Apd};
+use kcore::{thread::Resumed, wait::Key};
+use sasos::{Access, Outcome, protection::apd::Apd};
 use sim::seeds;
 use store::{MountMode, Store};
 
@@ -710,4 +710,34 @@ fn a_flush_between_the_pieces_of_a_revocation_is_durable() {
         assert_eq!(rig.load(owner.space, base), Ok(0));
         assert_eq!(rig.load(user.space, base), Err(Error::Protection), "seed {seed}");
     }
+}
+
+/// Two threads flush pages of one object, each its own. The second one waits for the first one's sync, and not for its next one as well.
+#[test]
+fn who_has_waited_for_a_flush_of_others_is_not_passed_again() {
+    let mut rig = Rig::new(30, 4000, 4096);
+    let one = rig.actor(Apd::EMPTY);
+    let other = rig.sibling(one);
+    let (base, _) = rig.call(one, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
+    rig.call(one, Call::KeepObject, &[base]).unwrap();
+    rig.checkpoint().unwrap();
+    rig.store(other.space, base + PAGE, 7).unwrap();
+    let flush = |rig: &mut Rig, actor, page, resumed| {
+        rig.event(actor, Call::PageFlush, [base + page * PAGE, 1, 0, 0, 0, 0], resumed)
+    };
+    let is_sync = |outcome: &Outcome| matches!(outcome, Outcome::Block(Key::Sync(_), _));
+    for round in 0..2 {
+        rig.store(one.space, base, round).unwrap();
+        let outcome = flush(&mut rig, one, 0, Resumed::First);
+        assert!(is_sync(&outcome), "{outcome:?}");
+        let resumed = if round == 0 { Resumed::First } else { Resumed::Woken };
+        let outcome = flush(&mut rig, other, 1, resumed);
+        let waits_for_sync = is_sync(&outcome);
+        assert_eq!(waits_for_sync, round == 0, "{outcome:?}");
+        rig.settle();
+        assert_eq!(flush(&mut rig, one, 0, Resumed::Woken), Outcome::Return(Ok((0, 0))));
+    }
+    let outcome = flush(&mut rig, other, 1, Resumed::Woken);
+    assert_eq!(outcome, Outcome::Return(Ok((0, 0))));
+    rig.check();
 }

@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{APD_SLOTS, Capability, ClistHeader, INFO_USED},
+    layout::{APD_SLOTS, CALL_DEPTH_MAX, Capability, ClistHeader, INFO_USED, PD_MERGE},
 };
 use common::{Actor, Order, Rig};
 use kcore::{Machine, thread::Resumed};
@@ -612,4 +612,29 @@ fn what_moves_up_between_two_halves_is_found() {
         let found = (0..20).find_map(|_| rig.begin(seeker, Call::ApdLookup, &[base, R], Resumed::Woken));
         assert_eq!(found, Some(Ok((list.at(place), 0))), "shorter: {shorter}");
     }
+}
+
+/// The deepest of merged callees looks for what only the first caller has: each piece passes the domains that an earlier one has asked. When all were asked
+/// anew, the way up took the whole budget of an event, and the call never ended.
+#[test]
+fn a_call_from_the_deepest_callee_ends() {
+    const PASSWORD: u64 = 9;
+    let mut rig = Rig::new(21, 8000, 8192);
+    let (owner, client) = (rig.actor(Apd::EMPTY), rig.actor(Apd::EMPTY));
+    let services: Vec<u64> = (0..CALL_DEPTH_MAX).map(|_| rig.service(owner, PASSWORD)).collect();
+    let held: Vec<Capability> = services
+        .iter()
+        .map(|&address| Capability {
+            address,
+            password: PASSWORD,
+        })
+        .collect();
+    let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.write_clist(client.space, list, &held, Order::Any);
+    rig.call(client, Call::ApdInsert, &[0, list]).unwrap();
+    for &service in &services {
+        rig.enters(client, service, PD_MERGE).expect("a callee");
+    }
+    assert_eq!(rig.world.portal_depth(client.thread), CALL_DEPTH_MAX);
+    rig.check();
 }

@@ -41,11 +41,11 @@ mod relief;
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
 /// The cost of listing a part of the table, or of passing a child that has not changed.
-const COST_LISTED: u64 = 80;
+const COST_LISTED: u64 = 120;
 /// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
 const COST_ENCODE: u64 = 1_500;
 const COST_ENCODED_ROW: u64 = 250;
-const COST_SUM: u64 = 10_000;
+const COST_SUM: u64 = 12_500;
 /// Small things that are done in one step of the end: a deletion that is forgotten costs some 340 instructions.
 const STEP_PIECE: usize = 4;
 

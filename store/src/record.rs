@@ -20,25 +20,32 @@ pub struct PdxRecord<'a> {
     pub password: u64,
     /// Base of the Clist by which the callee's domain is extended.
     pub clist: u64,
+    /// The password by which who registered it could read that Clist; zero where the Clist had none to show, and in records of old images.
+    pub reader: u64,
     /// Addresses that may be entered (at most 192).
     pub entries: &'a [u64],
 }
 
-/// The PDX capabilities of an object, one behind the other: each is its password, its Clist, the number of its entries, and these. All stand
+/// The PDX capabilities of an object, one behind the other: each is its password, its Clist, that one's reader, the number of its
+/// entries, and these. All stand
 /// in one allocation, for a record is copied with each change of it.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct PdxList(Vec<u64>);
 
 /// Words of a PDX capability before its entries, and the bytes of these on the disk.
-const PDX_HEAD: usize = 3;
+const PDX_HEAD: usize = 4;
 const PDX_BYTES: usize = 17;
+/// Bytes of the reader of each, which is there only if one of the object's has any: rows of old images keep their size, which nobody measures anew.
+const READER_BYTES: usize = 8;
+/// Set in the number of PDX capabilities where each has a reader.
+const READERS: u8 = 128;
 
 impl PdxList {
     /// All in order.
     pub fn iter(&self) -> impl Iterator<Item = PdxRecord<'_>> {
         let mut rest = &self.0[..];
         core::iter::from_fn(move || {
-            let &[password, clist, count, ref behind @ ..] = rest else {
+            let &[password, clist, reader, count, ref behind @ ..] = rest else {
                 return None;
             };
             let (entries, behind) = behind.split_at_checked(count as usize)?;
@@ -46,6 +53,7 @@ impl PdxList {
             Some(PdxRecord {
                 password,
                 clist,
+                reader,
                 entries,
             })
         })
@@ -54,6 +62,11 @@ impl PdxList {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether any has a reader.
+    fn has_readers(&self) -> bool {
+        self.iter().any(|pdx| pdx.reader != 0)
     }
 
     /// How many there are. Goes through them.
@@ -73,7 +86,7 @@ impl PdxList {
     pub fn add(&mut self, pdx: PdxRecord<'_>) -> Result<(), Error> {
         let more = PDX_HEAD + pdx.entries.len();
         self.0.try_reserve_exact(more).map_err(|_| Error::NoMemory)?;
-        let head = [pdx.password, pdx.clist, pdx.entries.len() as u64];
+        let head = [pdx.password, pdx.clist, pdx.reader, pdx.entries.len() as u64];
         self.0.extend(head.into_iter().chain(pdx.entries.iter().copied()));
         Ok(())
     }
@@ -94,15 +107,15 @@ impl PdxList {
     /// Takes the entries from an address on out.
     pub fn cut(&mut self, end: u64) {
         let (mut from, mut to) = (0, 0);
-        while let Some(&[password, clist, count]) = self.0.get(from..).and_then(<[u64]>::first_chunk) {
+        while let Some(&[password, clist, reader, count]) = self.0.get(from..).and_then(<[u64]>::first_chunk) {
             let head = to;
-            self.0[head..head + PDX_HEAD].copy_from_slice(&[password, clist, 0]);
+            self.0[head..head + PDX_HEAD].copy_from_slice(&[password, clist, reader, 0]);
             (from, to) = (from + PDX_HEAD, to + PDX_HEAD);
             for at in from..from + count as usize {
                 let entry = self.0[at];
                 if entry < end {
                     self.0[to] = entry;
-                    self.0[head + 2] += 1;
+                    self.0[head + PDX_HEAD - 1] += 1;
                     to += 1;
                 }
             }
@@ -197,7 +210,9 @@ impl ObjectRecord {
 
     /// Appends the body.
     pub(crate) fn encode_body(&self, out: &mut Writer<'_>) {
-        out.put_bytes(&[self.capabilities.len() as u8, self.pdx.len() as u8]);
+        let has_readers = self.pdx.has_readers();
+        let readers = if has_readers { READERS } else { 0 };
+        out.put_bytes(&[self.capabilities.len() as u8, readers | self.pdx.len() as u8]);
         out.put_all(&self.capabilities, |&(password, rights)| {
             let mut bytes = [rights; 9];
             bytes[..8].copy_from_slice(&password.to_le_bytes());
@@ -206,6 +221,9 @@ impl ObjectRecord {
         for pdx in self.pdx.iter() {
             out.put_u64(pdx.password);
             out.put_u64(pdx.clist);
+            if has_readers {
+                out.put_u64(pdx.reader);
+            }
             out.put_u8(pdx.entries.len() as u8);
             out.put_all(pdx.entries, |entry| entry.to_le_bytes());
         }
@@ -213,7 +231,8 @@ impl ObjectRecord {
 
     /// Size of the encoded body.
     pub(crate) fn body_bytes(&self) -> usize {
-        2 + 9 * self.capabilities.len() + PDX_BYTES * self.pdx.len() + 8 * self.pdx.entries()
+        let readers = if self.pdx.has_readers() { READER_BYTES } else { 0 };
+        2 + 9 * self.capabilities.len() + (PDX_BYTES + readers) * self.pdx.len() + 8 * self.pdx.entries()
     }
 
     /// A record with the head that `reader` stands at, and an empty body.
@@ -235,16 +254,20 @@ impl ObjectRecord {
     /// Fills the body in and checks the whole record.
     pub(crate) fn decode_body(&mut self, body: &[u8], address_bits: u32) -> Result<(), Unread> {
         let mut reader = Reader::new(body);
-        let (capabilities, pdx) = (reader.u8()? as usize, reader.u8()? as usize);
+        let (capabilities, pdx) = (reader.u8()? as usize, reader.u8()?);
+        let (pdx, readers) = (usize::from(pdx & !READERS), pdx & READERS != 0);
         self.capabilities = with_room(capabilities)?;
         for _ in 0..capabilities {
             push_reserved(&mut self.capabilities, (reader.u64()?, reader.u8()?));
         }
-        let entries = reader.left().saturating_sub(PDX_BYTES * pdx) / 8;
+        let head = PDX_BYTES + if readers { READER_BYTES } else { 0 };
+        let entries = reader.left().saturating_sub(head * pdx) / 8;
         let mut words = with_room(PDX_HEAD * pdx + entries)?;
         for _ in 0..pdx {
-            let (password, clist, entries) = (reader.u64()?, reader.u64()?, reader.u8()?);
-            for word in [password, clist, entries.into()] {
+            let (password, clist) = (reader.u64()?, reader.u64()?);
+            let of_clist = if readers { reader.u64()? } else { 0 };
+            let entries = reader.u8()?;
+            for word in [password, clist, of_clist, entries.into()] {
                 push_reserved(&mut words, word);
             }
             for _ in 0..entries {
@@ -262,14 +285,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Plain = (u64, u64, Vec<u64>);
+    type Plain = (u64, u64, u64, Vec<u64>);
 
     fn list(plain: &[Plain]) -> PdxList {
         let mut list = PdxList::default();
-        for (password, clist, entries) in plain {
+        for (password, clist, reader, entries) in plain {
             let pdx = PdxRecord {
                 password: *password,
                 clist: *clist,
+                reader: *reader,
                 entries,
             };
             list.add(pdx).unwrap();
@@ -279,6 +303,7 @@ mod tests {
 
     fn any_record() -> impl Strategy<Value = ObjectRecord> {
         let pdx = (
+            any::<u64>(),
             any::<u64>(),
             any::<u64>(),
             prop::collection::vec(any::<u64>(), 0..=ENTRIES_MAX),
@@ -327,7 +352,7 @@ mod tests {
 
         #[test]
         fn the_list_behaves_like_a_vector(
-            mut plain in prop::collection::vec((0..6_u64, any::<u64>(), prop::collection::vec(0..100_u64, 0..9)), 0..6),
+            mut plain in prop::collection::vec((0..6_u64, any::<u64>(), any::<u64>(), prop::collection::vec(0..100_u64, 0..9)), 0..6),
             password in 0..6_u64,
             end in 0..110_u64,
         ) {
@@ -335,12 +360,35 @@ mod tests {
             let gone = plain.iter().position(|pdx| pdx.0 == password).map(|at| plain.remove(at).1);
             prop_assert_eq!(packed.remove(password), gone);
             for pdx in &mut plain {
-                pdx.2.retain(|&entry| entry < end);
+                pdx.3.retain(|&entry| entry < end);
             }
             packed.cut(end);
             prop_assert_eq!(packed.len(), plain.len());
-            prop_assert_eq!(packed.entries(), plain.iter().map(|pdx| pdx.2.len()).sum::<usize>());
-            prop_assert!(packed.iter().map(|pdx| (pdx.password, pdx.clist, pdx.entries.to_vec())).eq(plain));
+            prop_assert_eq!(packed.entries(), plain.iter().map(|pdx| pdx.3.len()).sum::<usize>());
+            prop_assert!(packed.iter().map(|pdx| (pdx.password, pdx.clist, pdx.reader, pdx.entries.to_vec())).eq(plain));
+        }
+
+        #[test]
+        fn old_bodies_have_no_readers(mut record in any_record()) {
+            let mut old = alloc::vec![record.capabilities.len() as u8, record.pdx.len() as u8];
+            for &(password, rights) in &record.capabilities {
+                old.extend(password.to_le_bytes());
+                old.push(rights);
+            }
+            for pdx in record.pdx.iter() {
+                old.extend([pdx.password, pdx.clist].map(u64::to_le_bytes).concat());
+                old.push(pdx.entries.len() as u8);
+                old.extend(pdx.entries.iter().flat_map(|entry| entry.to_le_bytes()));
+            }
+            let mut head = [0; HEAD_BYTES];
+            record.encode_head(&mut Writer::new(&mut head, 0));
+            let plain: Vec<Plain> = record.pdx.iter().map(|pdx| (pdx.password, pdx.clist, 0, pdx.entries.to_vec())).collect();
+            record.pdx = list(&plain);
+            // A row that is loaded and written again has its old size: its leaf may be full.
+            let mut again = alloc::vec![0; record.body_bytes()];
+            record.encode_body(&mut Writer::new(&mut again, 0));
+            prop_assert_eq!(&again, &old);
+            prop_assert_eq!(decode(&head, &old), Ok(record));
         }
 
         #[test]

@@ -187,7 +187,7 @@ pub(crate) const COST_READ: u64 = 2_400;
 /// The cost of looking at a read whose contents are on their way.
 pub(crate) const COST_LOOK: u64 = 60;
 /// The cost of an event.
-const COST_EVENT: u64 = 200;
+const COST_EVENT: u64 = 600;
 /// The cost of setting a block free.
 pub(crate) const COST_FREE: u64 = 300;
 /// The cost of marking a piece of the blocks that may be used again.

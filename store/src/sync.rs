@@ -31,7 +31,7 @@ const PAGE: Item = Item::Page {
     entry: Entry::NONE,
 };
 /// The cost of an item of a record, and of each byte of it.
-const COST_ITEM: u64 = 200;
+const COST_ITEM: u64 = 400;
 const COST_BYTE: u64 = 3;
 /// The cost of giving a page back, or of promising it its room again.
 const COST_PAGE: u64 = 450;

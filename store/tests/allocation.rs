@@ -238,8 +238,8 @@ fn the_copy_of_a_record_is_two_allocations() {
     for password in 1..16 {
         let pdx = PdxRecord {
             password,
-            clist: 0,
             entries: &[4096; 12],
+            ..PdxRecord::default()
         };
         full.pdx.add(pdx).expect("memory");
     }

@@ -46,6 +46,7 @@ fn crowded() -> ObjectRecord {
         password: 77,
         clist: SMALL,
         entries: &entries,
+        ..PdxRecord::default()
     };
     pdx.add(one).expect("memory");
     ObjectRecord {

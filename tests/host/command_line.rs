@@ -725,40 +725,6 @@ fn output_that_finds_no_room_is_told() {
     }
 }
 
-/// The script in front of the tools takes minutes to build one: what it can judge without it, it refuses first.
-#[test]
-fn arguments_are_judged_before_a_tool_is_built() {
-    let folder = Folder::new("unbuilt");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gond");
-    for (words, reason, status) in [
-        (&["sip", "run"][..], "wants a FILE.wasm", 2),
-        (&["sip", "run", "nosuch.wasm"], "no file 'nosuch.wasm'", 1),
-        (&["bench", "--host", "--row", "nosuch"], "--host has no row 'nosuch'", 2),
-        (&["bench", "--host", "--row"], "--row wants a value", 2),
-        (&["bench", "--host", "--rounds", "0"], "--rounds cannot be '0'", 2),
-        (&["bench", "--host", "--runs", "x"], "--runs cannot be 'x'", 2),
-        (
-            &["bench", "--host", "--system", "linux"],
-            "--system does not go with --host",
-            2,
-        ),
-    ] {
-        let mut command = Command::new(script);
-        let command = command
-            .args(words)
-            .env("GOND_NO_INSTALL", "1")
-            .env("CARGO_TARGET_DIR", &folder.0);
-        let output = command.output().expect("the script starts");
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(complaint.contains(reason), "{words:?}: {complaint}");
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {complaint}");
-    }
-    assert!(
-        std::fs::read_dir(&folder.0).unwrap().next().is_none(),
-        "something was built"
-    );
-}
-
 #[test]
 fn help_is_there_for_every_command() {
     let overview = ok(&["help"]);

@@ -79,14 +79,26 @@ fn list() -> Result<(), Complaint> {
         let mut same = all.iter().filter(|named| named.found.capability.address == address);
         same.clone().count() > 1 && same.next().is_some()
     };
+    let mut failed = false;
     for named in &all {
         let address = named.found.capability.address;
-        let module = shelf::find(&named.name).map_err(about(&named.name))?;
+        let module = match shelf::find(&named.name) {
+            Ok(module) => module,
+            // One that cannot be read does not hide the others.
+            Err(error) => {
+                println!("{}", about(&named.name)(error));
+                failed = true;
+                continue;
+            }
+        };
         // Each version once, under its long name.
         if named.name != module.name() {
             let mark = if newest(address) { "newest" } else { "" };
             println!("{:<24}{address:#014x}{:>9}  {mark}", named.name, named.found.word);
         }
+    }
+    if failed {
+        rt::exit(1)
     }
     Ok(())
 }

@@ -22,7 +22,9 @@ use core::fmt;
 use client::{Failure, MEASURED, Measured, Operation, Work, run_rounds};
 use database::{Database, PARTS, PARTS_RANGE, Words};
 use rt::{
-    Directory, Kind, Object, arguments, println,
+    Directory, Kind, Object, arguments,
+    names::Quoted,
+    println,
     report::{Image, Shown},
     sync::Mutex,
     system, task, thread,
@@ -129,7 +131,8 @@ fn make(name: &str, parts: u32) -> Outcome<Object> {
     let object = match directory.create(name, Kind::Data, database::size(parts), database::size(parts)) {
         Err(rt::Error::Directory(rt::names::directory::Error::Exists)) => {
             return said(format!(
-                "{name} is there already; 'rm {name}' would destroy it, and 'oo1 create NAME' takes another name"
+                "{name} is there already; 'rm {}' would destroy it, and 'oo1 create NAME' takes another name",
+                Quoted(name)
             ));
         }
         other => other?,
@@ -177,7 +180,10 @@ fn fill(address: u64, parts: u32) -> Outcome {
 fn database_object(name: &str) -> Outcome<Object> {
     let directory = Directory::root()?;
     let Some(object) = directory.open_object(name)? else {
-        return said(format!("there is no '{name}'; make it with: oo1 create {name}"));
+        return said(format!(
+            "there is no '{name}'; make it with: oo1 create {}",
+            Quoted(name)
+        ));
     };
     if Database::open(object.region()).is_none() {
         return said(format!("'{name}' is not an OO1 database"));
@@ -293,8 +299,11 @@ fn verify(name: &str) -> Outcome {
 
 /// Deletes a database and its service. An entry that has the service's name and is not its service stays.
 fn remove(name: &str) -> Outcome {
-    let object = database_object(name)?;
     let mut directory = Directory::root()?;
+    if matches!(directory.find(name), Err(rt::Error::NoSuchName)) {
+        return said(format!("there is no '{name}'; 'ls /' lists the names"));
+    }
+    let object = database_object(name)?;
     let service = service_name(name);
     if directory.find(&service).is_ok_and(|found| found.kind == Kind::Service) {
         let property = Service::find(&directory, &service).and_then(|service| service.property());

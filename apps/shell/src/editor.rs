@@ -4,10 +4,13 @@
 //! string; the caller moves both. The whole line is drawn anew after each change, on one row: where the
 //! row is too short a window of the line is shown, so that no terminal size matters but [`WIDTH`].
 
-use alloc::{string::String, vec::Vec};
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
 use core::fmt::Write;
 
-use crate::text::quoted;
+use rt::names::Quoted;
 
 /// Columns that are used: every terminal has them.
 pub const WIDTH: usize = 79;
@@ -104,6 +107,10 @@ impl Editor {
         let (tabbed, returned) = (self.tabbed, self.returned);
         self.tabbed = false;
         self.returned = byte == b'\r';
+        // A control character is no part of a sequence, and must not be lost in one that was cut: it could be what gives the line up.
+        if byte < 0x20 {
+            self.escape = Escape::No;
+        }
         match self.escape {
             Escape::Begun => {
                 self.escape = if matches!(byte, b'[' | b'O') {
@@ -271,7 +278,7 @@ impl Editor {
         let (start, words) = complete(&before);
         let typed = before.get(start..).unwrap_or("");
         let Some(common) = common_prefix(&words) else { return };
-        let mut completed = quoted(common);
+        let mut completed = Quoted(common).to_string();
         // Behind the only word a space follows, unless it is a directory.
         if words.len() == 1 && !common.ends_with('/') {
             completed.push(' ');

@@ -2,7 +2,11 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use rt::{Directory, Error, Kind, directory::Found, names::PathError};
+use rt::{
+    Directory, Error, Kind,
+    directory::Found,
+    names::{PathError, Quoted},
+};
 
 use crate::{
     commands::{Outcome, said},
@@ -52,6 +56,14 @@ impl Place {
         Ok(())
     }
 
+    /// Goes with a name that was changed, if it is the name of this place or of one on the way here.
+    pub fn follow(&mut self, old: &str, new: &str) {
+        let (old, new) = (self.walk(old), self.walk(new));
+        if self.names.starts_with(&old.names) {
+            self.names.splice(..old.names.len(), new.names);
+        }
+    }
+
     /// The directory here. A complaint has the path up to the name that is missing, or is no directory.
     fn open(&self) -> Outcome<Directory> {
         let mut directory = Directory::root()?;
@@ -61,8 +73,9 @@ impl Place {
                 Err(Error::NoSuchName) => {
                     let above = self.names[..depth].join("/");
                     return said(format!(
-                        "{}: there is no such directory; 'ls /{above}' lists the names",
-                        path()
+                        "{}: there is no such directory; 'ls /{}' lists the names",
+                        path(),
+                        Quoted(&above)
                     ));
                 }
                 other => other?,
@@ -146,6 +159,22 @@ fn not_empty(path: &str) -> Outcome<&str> {
 #[cfg(test)]
 mod tests {
     use super::Place;
+
+    #[test]
+    fn a_place_goes_with_its_names() {
+        let here = Place::default().walk("a/b/c");
+        for (old, new, path) in [
+            (".", "../d", "/a/b/d"),
+            ("../../b", "/a/x y", "/a/x y/c"),
+            ("/a", "/z", "/z/b/c"),
+            ("../b", "../e", "/a/b/c"),
+            ("c", "e", "/a/b/c"),
+        ] {
+            let mut place = here.clone();
+            place.follow(old, new);
+            assert_eq!(place.path(), path, "{old} {new}");
+        }
+    }
 
     #[test]
     fn paths_are_walked_as_text() {

@@ -6,7 +6,7 @@ use abi::layout::EXCEPTION_INTERRUPT;
 use rt::{
     Error, Kind, call,
     module::Binding,
-    names::PathError,
+    names::{PathError, Quoted},
     system,
     task::{Options, Program},
 };
@@ -36,8 +36,9 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
         Ok(found) if found.kind == Kind::Program => Program::at(found.capability.address)?,
         Ok(found) => {
             return said(alloc::format!(
-                "{name}: this names {}, not a program; 'info {name}' tells more",
-                kind_in_words(found.kind)
+                "{name}: this names {}, not a program; 'info {}' tells more",
+                kind_in_words(found.kind),
+                Quoted(name)
             ));
         }
         Err(Complaint::Runtime(Error::NoSuchName)) if is_module(name) => {

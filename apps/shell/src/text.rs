@@ -86,19 +86,6 @@ pub fn last_word(line: &str) -> (usize, String) {
     (start, word)
 }
 
-/// A name as a word of a line: with a backslash before each character that would not stand for itself.
-pub fn quoted(name: &str) -> String {
-    let mut quoted = String::new();
-    for (at, character) in name.char_indices() {
-        let special = character.is_whitespace() || "\\'\"><|&;".contains(character);
-        if special || (at == 0 && character == '#') {
-            quoted.push('\\');
-        }
-        quoted.push(character);
-    }
-    quoted
-}
-
 /// A number: decimal, or hexadecimal behind `0x`.
 pub fn number(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
@@ -107,23 +94,44 @@ pub fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// A size in bytes: a number, and `K`, `M` or `G` behind it.
+/// A size in bytes: a number, and `K`, `M`, `G` or `T` behind it, perhaps with decimals. It may stand as [`Bytes`] shows it:
+/// `1.5 MiB`. Parts of a byte count as one.
 pub fn size(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.char_indices().last()? {
-        (at, 'K' | 'k') => (text.get(..at)?, 1 << 10),
-        (at, 'M' | 'm') => (text.get(..at)?, 1 << 20),
-        (at, 'G' | 'g') => (text.get(..at)?, 1 << 30),
-        (at, 'T' | 't') => (text.get(..at)?, 1 << 40),
-        _ => (text, 1),
+    let lower = text.to_ascii_lowercase();
+    let hexadecimal = lower.starts_with("0x");
+    // Behind hexadecimal digits a `b` is one of them.
+    let binary = lower.strip_suffix("ib");
+    let plain = lower.strip_suffix('b').filter(|_| !hexadecimal);
+    let unit = binary.or(plain).unwrap_or(&lower);
+    let shift = match unit.chars().last()? {
+        'k' => 10,
+        'm' => 20,
+        'g' => 30,
+        't' => 40,
+        _ if binary.is_some() => return None,
+        _ => 0,
     };
-    number(digits)?.checked_mul(factor)
+    let digits = unit.get(..unit.len() - usize::from(shift > 0))?.trim_end();
+    let Some((whole, decimals)) = digits.split_once('.') else {
+        return number(digits)?.checked_mul(1 << shift);
+    };
+    if shift == 0 || !is_decimal(whole) || !is_decimal(decimals) || decimals.len() > 9 {
+        return None;
+    }
+    let (one, fraction) = (10u128.pow(decimals.len() as u32), decimals.parse::<u128>().ok()?);
+    let part = (fraction << shift).div_ceil(one) as u64;
+    whole.parse::<u64>().ok()?.checked_mul(1 << shift)?.checked_add(part)
+}
+
+/// Whether a text is decimal digits and nothing else.
+fn is_decimal(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A duration in seconds, with up to nine decimals, in nanoseconds.
 pub fn seconds(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(decimals) || decimals.len() > 9 {
+    if !is_decimal(whole) || !is_decimal(decimals) || decimals.len() > 9 {
         return None;
     }
     let fraction = decimals.parse::<u64>().ok()? * 10u64.pow(9 - decimals.len() as u32);
@@ -268,6 +276,8 @@ impl fmt::Display for Nanoseconds {
 
 #[cfg(test)]
 mod tests {
+    use names::Quoted;
+
     use super::*;
 
     fn cut(line: &str) -> Vec<String> {
@@ -307,7 +317,7 @@ mod tests {
         assert_eq!(last_word("cat \"a\\\" b"), (4, "a\" b".into()));
         assert_eq!(last_word("rm a\\"), (3, "a".into()));
         assert_eq!(last_word("rm a "), (5, String::new()));
-        assert_eq!(quoted("a#b"), "a#b");
+        let quoted = |name| Quoted(name).to_string();
         for name in ["my notes", "#a", "a'b\"c\\d", "x>y", "a&", "b; c", "ä\u{a0}b"] {
             assert_eq!(cut(&alloc::format!("cat {}", quoted(name))), ["cat", name]);
             assert_eq!(last_word(&quoted(name)), (0, name.into()));
@@ -326,6 +336,30 @@ mod tests {
             (Some(4096), Some(1 << 30), Some(16), None, None)
         );
         assert_eq!(size("99999999999G"), None);
+        for text in ["1.5M", "1.5MiB", "1.5 MiB", "1536K", "1536 KiB", "1572864 B", "1.500MB"] {
+            assert_eq!(size(text), Some(3 << 19), "{text}");
+        }
+        assert_eq!(
+            (size("0.0001K"), size("0x1B"), size("0x1KiB")),
+            (Some(1), Some(27), Some(1024))
+        );
+        for text in [
+            "1.5",
+            "1.5B",
+            ".5K",
+            "1.K",
+            "1.+5K",
+            "1.5.5K",
+            "0x1.5K",
+            "KiB",
+            "iB",
+            "B",
+            "4iB",
+            "1.0000000001G",
+            "16777216T",
+        ] {
+            assert_eq!(size(text), None, "{text}");
+        }
         assert_eq!(
             (seconds("1.5"), seconds("0.000000001"), seconds("2")),
             (Some(1_500_000_000), Some(1), Some(2_000_000_000))
@@ -382,5 +416,10 @@ mod tests {
     fn sizes_are_short() {
         let shown = [0, 1023, 4096, 3_874_816, 1 << 30, 1 << 62].map(|bytes| Bytes(bytes).to_string());
         assert_eq!(shown, ["0 B", "1023 B", "4 KiB", "3.6 MiB", "1 GiB", "4194304 TiB"]);
+        // What is shown can be typed, and means the same.
+        for shown in shown {
+            let bytes = size(&shown).expect("a size");
+            assert_eq!(Bytes(bytes).to_string(), shown);
+        }
     }
 }

@@ -73,7 +73,8 @@ pub fn text(command: &str, value: &OsString) -> anyhow::Result<String> {
         .map_err(|_| misused(command, "a name must be UTF-8"))
 }
 
-/// A size in bytes: a number with K, M, G or T (powers of 1024) behind it, or none for bytes.
+/// A size in bytes: a number with K, M, G or T (powers of 1024) behind it, perhaps with decimals, or none for bytes. It may stand as
+/// [`show_size`] shows it. Parts of a byte count as one.
 pub fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(['B', 'b', 'i']);
     let (number, shift) = match digits.chars().last()? {
@@ -83,11 +84,15 @@ pub fn size(text: &str) -> Option<u64> {
         't' | 'T' => (&digits[..digits.len() - 1], 40),
         _ => (digits, 0),
     };
-    number
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1 << shift)
-        .filter(|&bytes| bytes > 0)
+    let number = number.trim_end();
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let is_decimal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_decimal(whole) || !is_decimal(decimals) || decimals.len() > 9 || (shift == 0 && number.contains('.')) {
+        return None;
+    }
+    let part = (decimals.parse::<u128>().ok()? << shift).div_ceil(10_u128.pow(decimals.len() as u32)) as u64;
+    let bytes = whole.parse::<u64>().ok()?.checked_mul(1 << shift)?.checked_add(part)?;
+    Some(bytes).filter(|&bytes| bytes > 0)
 }
 
 /// A number of things, in words: `1 fault`, `2 faults`.
@@ -120,6 +125,12 @@ mod tests {
         assert_eq!(size("4096"), Some(4096));
         assert_eq!(size("64M"), Some(64 << 20));
         assert_eq!(size("1GiB"), Some(1 << 30));
+        for text in ["1.5G", "1.5GiB", "1.5 GiB", "1536 M"] {
+            assert_eq!(size(text), Some(3 << 29), "{text}");
+        }
+        for text in ["1.5", ".5G", "1.G", "1.+5G", "1.5.5G", "G", " G"] {
+            assert_eq!(size(text), None, "{text}");
+        }
         assert_eq!(size("0"), None);
         assert_eq!(size("99999999999T"), None);
         assert_eq!(size("much"), None);

@@ -4,6 +4,8 @@
 //! whose segments share no page, so that `linker` can spread them into image objects. Both use the
 //! bare-metal target, each with a target folder of its own, because their flags differ.
 
+mod waits;
+
 use crate::display::{self, Job};
 use crate::{arguments, place};
 use anyhow::{Context, Result, bail};
@@ -12,6 +14,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use waits::Heard;
 
 /// The target of everything that runs in the system.
 const TARGET: &str = "x86_64-unknown-none";
@@ -371,16 +374,24 @@ fn cargo_build_of(
         .spawn()
         .context("cannot start cargo")?;
     if let Some(stderr) = child.stderr.take() {
-        for line in BufReader::new(stderr).lines() {
-            let line = line.unwrap_or_default();
-            job.step(line.trim());
-            if line.contains("waiting for file lock") {
-                job.clear();
-                display::note("another cargo is building here; waiting for it");
+        let (sender, lines) = std::sync::mpsc::channel();
+        // It ends with cargo's output.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines() {
+                let _ = sender.send(line.unwrap_or_default());
             }
-            said.push_str(&line);
-            said.push('\n');
-        }
+        });
+        waits::hear(&lines, waits::BRIEF, |heard| match heard {
+            Heard::Line(line) => {
+                job.step(line.trim());
+                said.push_str(&line);
+                said.push('\n');
+            }
+            Heard::Waits(whom) => {
+                job.clear();
+                display::note(whom);
+            }
+        });
     }
     let status = child.wait().context("cannot wait for cargo")?;
     job.clear();

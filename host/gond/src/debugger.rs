@@ -94,6 +94,13 @@ pub struct Debugger {
 impl Debugger {
     /// Connects to the socket of a system that runs.
     pub fn connect(path: &Path) -> Result<Self> {
+        // A socket of this name could not be made.
+        if std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+            bail!(
+                "'{}' is no debugger's socket; './gond run --debugger' starts a system with one, which './gond debugger' finds",
+                path.display()
+            );
+        }
         let stream = UnixStream::connect(path).with_context(|| {
             format!(
                 "no debugger at '{}'; start the system with './gond run --debugger {0}'",

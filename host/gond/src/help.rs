@@ -33,8 +33,8 @@ const RUN: &str = "\
 
 Starts the system. The disk image is made and furnished on first use; what is
 kept in it is there again next time, at the same addresses. Programs on it that
-are older than the sources are replaced; those for which the disk has no room
-stay as they are, which is told.
+are older than the sources are replaced; where the disk has no room for one,
+the old one stays, and a message says so.
 
   --disk FILE       the disk image (gondwana.img)
   --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes

@@ -12,7 +12,7 @@ use crate::{image, place, tree};
 use abi::address::{OBJECT_BYTES_MAX, OBJECTS_END, PAGE, pages_for};
 use abi::layout::Capability;
 use anyhow::{Context, Result, bail};
-use names::Kind;
+use names::{Kind, Quoted};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -46,7 +46,11 @@ pub fn import_command(arguments: Vec<OsString>) -> Result<ExitCode> {
             "the system starts from it, so take another name".into()
         } else {
             let force = if found.kind == Kind::Data { "" } else { "--force " };
-            format!("remove it in the system ('rm {force}{name}'), or take another name")
+            let remove = match found.kind {
+                Kind::Module => format!("module remove {}", Quoted(&last)),
+                _ => format!("rm {force}{}", Quoted(&name)),
+            };
+            format!("remove it in the system ('{remove}'), or take another name")
         };
         bail!("there is a '{last}' already: {way_out}");
     }

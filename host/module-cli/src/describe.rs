@@ -43,7 +43,11 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
             exports: missing.iter().map(|name| plain(name, is_variable(name))).collect(),
             ..Description::default()
         };
-        crate::write(rest, description.to_string().as_bytes())?;
+        crate::output::write(
+            rest,
+            crate::output::Kind::Description,
+            description.to_string().as_bytes(),
+        )?;
         imports.push(rest.display().to_string());
     } else {
         for name in &missing {

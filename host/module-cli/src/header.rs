@@ -31,7 +31,7 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
         }
     };
     if let Some(output) = &words.output {
-        return crate::write(output, text.as_bytes());
+        return crate::output::write(output, crate::output::Kind::Header, text.as_bytes());
     }
     print!("{text}");
     Ok(())

@@ -5,6 +5,7 @@ pub mod describe;
 pub mod header;
 pub mod host;
 pub mod make;
+mod output;
 pub mod show;
 pub mod sources;
 pub mod symbols;
@@ -12,6 +13,7 @@ mod system;
 mod twins;
 
 use linker::module::window::Window;
+use output::Kind;
 use std::path::{Path, PathBuf};
 
 /// Flags of gcc for objects that become modules: the data register is left alone, code is position-independent
@@ -33,63 +35,8 @@ pub const GCC_FLAGS: [&str; 12] = [
     concat!("-isystem", env!("CARGO_MANIFEST_DIR"), "/../../bench/link/include"),
 ];
 
-const HELP: &str = "\
-gond module: libraries linked once, at one address, for everybody
-(docs/modules.md)
-
-  gond module build FILE.md [--in FOLDER]... [--window FILE] [-o FILE]
-      Links the module that a description describes. What it names is looked for
-      beside it and in the folders.
-      --window  the list of addresses given so far, made if absent, and extended
-                (default: modules.window)
-      -o        where the module object goes (default: the module's name and
-                .mm)
-  gond module describe OBJECT... [--name NAME] [--version N]
-          [--import FILE.md]... [--rest FILE.md]
-      Writes a description of the objects: all that they define, and what is
-      missing.
-      --rest    describe what is missing as the exports of a module of that
-                name, for others to provide
-  gond module header [FILE.md [NAME]...] [--in FOLDER]... [-o FILE]
-      Writes a C header for clients of the module that a description describes,
-      from the debug information of its objects. Behind the library's own header
-      it makes calls of the exports named (all that can be, if none is) inline:
-      without the thunk, at the price that the module is bound before the client
-      starts. Objects that are no modules ignore it. Without a description it
-      writes what all such headers begin with, which is enough for procedures
-      (callbacks).
-  gond module show FILE.mm [--json]
-      What is in a module object.
-  gond module diff OLD.mm NEW.mm [--json]
-      Whether NEW may take the place of OLD: what was exported must keep its
-      number. Exits with 1 if not.
-  gond module run FILE.mm... --host FILE.md --call NAME [--with NUMBER] [--trap]
-      Loads modules into a process of the host, calls an export of the last one,
-      and exits with what it returns.
-      --host    the description of what the modules take from the C library
-      --trap    stops (SIGTRAP) before the call, for a debugger
-  gond module symbols FILE.mm -o FILE [--from FILE.md [--in FOLDER]...]
-          [--at ADDRESS] [--data ADDRESS]
-      An ELF file with the module's symbols and frames, for gdb's
-      add-symbol-file (docs/guide/debugging.md).
-      --from    the description that it was built from, whose objects have
-                files, lines and types for it
-      --at      where the module is, if not where it was linked: in the system
-                'module list' tells
-      --data    the data of an instance ($rbx in its functions), for its thunks
-                and variables
-  gond module system [NAME...] [-o FOLDER]
-      Builds the system's own modules (C library, Lua, programs with it) into a
-      folder (default: target/modules) and prints their paths: bring them onto a
-      disk with 'gond import', install them there with 'module install'.
-  gond module twins [-o FOLDER]
-      Builds what modules are measured against into a folder (default:
-      target/twins): a program with eight libraries, linked statically and for
-      Linux with shared objects, a library of 1,000 exports with a client of
-      all, and the OO1 benchmark in C.
-  gond module flags
-      The flags for gcc, on one line; bench/link/gond-cc is gcc with them.
-";
+/// Also what the script `gond` shows, which builds nothing for it.
+const HELP: &str = include_str!("help.txt");
 
 /// Does what the words ask for; the exit status.
 pub fn command(words: &[String]) -> i32 {
@@ -142,7 +89,7 @@ pub fn command(words: &[String]) -> i32 {
 /// The lines of the help that are of a verb; all of them if it has none.
 fn help_of(verb: &str) -> String {
     let head = format!("  gond module {verb} ");
-    let from = HELP.lines().skip_while(|line| !line.starts_with(&head));
+    let from = HELP.lines().skip_while(|line| !format!("{line} ").starts_with(&head));
     let first = from.clone().take(1);
     let more = from.skip(1).take_while(|line| line.starts_with("      "));
     let lines: Vec<&str> = first.chain(more).collect();
@@ -285,6 +232,15 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The folder of a file that need not be there.
+fn folder_of(path: &Path) -> Result<PathBuf, String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    folder
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
 fn build(words: &Words) -> Result<(), String> {
     let list = words.window.clone().unwrap_or_else(|| "modules.window".into());
     let text = match std::fs::read_to_string(&list) {
@@ -299,7 +255,13 @@ fn build(words: &Words) -> Result<(), String> {
         .output
         .clone()
         .unwrap_or_else(|| format!("{}.mm", description.name).into());
-    write(&output, &built.object)?;
+    if output.file_name() == list.file_name() && folder_of(&output)? == folder_of(&list)? {
+        return Err(format!(
+            "{}: it is the list of addresses: name another file with -o",
+            list.display()
+        ));
+    }
+    output::write(&output, Kind::Module, &built.object)?;
     // The address is given only when there is something at it.
     write(&list, window.to_string().as_bytes())?;
     println!(

@@ -29,7 +29,11 @@ pub(crate) fn command(words: &Words) -> Result<(), String> {
     for left_out in &debug.left_out {
         eprintln!("{left_out}: its debug information is left out: it is compressed, or the name is there twice");
     }
-    crate::write(output, &file_of(&module, words.data, &debug))
+    crate::output::write(
+        output,
+        crate::output::Kind::Symbols,
+        &file_of(&module, words.data, &debug),
+    )
 }
 
 /// Links the objects again, and takes what they say about what the module has.

@@ -103,6 +103,11 @@ pub fn command(words: &[String]) -> Outcome {
     if stored::is_stored(&module) {
         return Err(fail("it is compiled already".into()));
     }
+    if std::fs::canonicalize(into).is_ok_and(|into| std::fs::canonicalize(file).is_ok_and(|file| file == into)) {
+        return Err(fail(
+            "the image would replace it; name another IMAGE.sip with -o".into(),
+        ));
+    }
     let image = compile(&module, options).map_err(|refusal| fail(refusal.to_string()))?;
     let image = prove(file, image)?;
     let bytes = stored::write(&image, &module).map_err(|error| fail(error.to_string()))?;

@@ -17,39 +17,8 @@ mod run;
 
 use sip::compile::{Bounds, Options};
 
-const HELP: &str = "gond sip: software-isolated processes on the host
-
-  gond sip run [OPTIONS] FILE.wasm [ARGUMENTS]
-      compile, verify and run a WASI program
-  gond sip run [OPTIONS] --channel FILE.contract
-               CLIENT.wasm [ARGUMENTS] SERVER.wasm [ARGUMENTS]
-      run two, joined by a channel
-  gond sip compile [--explicit] FILE.wasm [-o IMAGE.sip]
-      compile and verify; 'run IMAGE.sip' verifies again
-  gond sip check [--explicit] FILE.wasm
-      what it imports, and whether its code is proved
-  gond sip contract FILE.contract [--rust | --c]
-      check a contract; print its bindings
-  gond sip bench [--json] [--row ROW] [--rounds N] [--peer wasmtime]
-      what isolation costs (the same as gond bench --host); with --peer beside
-      another engine, which it builds first
-  gond sip new NAME
-      a project to start from: two processes and a contract
-
-Options
-  --channel FILE.contract   join the two programs by a channel of this contract;
-                            may be given again. Each module says itself
-                            whether it is the client or the server
-  --dir PATH[=NAME]         let the programs use this directory and what is in
-                            it, under NAME
-  --env NAME=VALUE          an environment variable
-  --explicit                compare before each access instead of relying on
-                            guard pages
-  --timeout SECONDS         stop what still runs after so long
-
-FILE.wasm may be an IMAGE.sip in run and check. An argument that ends in .wasm
-or .sip begins the next program; after '--' it does not.
-";
+/// Also what the script `gond` shows, which builds nothing for it.
+const HELP: &str = include_str!("help.txt");
 
 /// The result of a command: the exit status, or a sentence and the status.
 type Outcome = Result<i32, (String, i32)>;

@@ -553,6 +553,12 @@ fn images_are_stored() {
     std::fs::create_dir(&taken).expect("a folder");
     let (status, _, said) = gond(&["compile", &file, "-o", &taken]);
     assert!(status == 1 && said.contains("taken.sip: "), "{said}");
+    // A module whose file is named as images are is not replaced by its own.
+    let misnamed = module(&folder, "misnamed.sip", text);
+    let bytes = std::fs::read(&misnamed).expect("the module");
+    let (status, _, said) = gond(&["compile", &misnamed]);
+    assert!(status == 1 && said.contains("the image would replace it"), "{said}");
+    assert_eq!(std::fs::read(&misnamed).expect("the module"), bytes);
     // Nothing is left of what was not written to its end.
     let mut left: Vec<_> = std::fs::read_dir(&folder.0)
         .expect("a folder")
@@ -563,6 +569,7 @@ fn images_are_stored() {
     let all = [
         "damaged.sip",
         "empty.sip",
+        "misnamed.sip",
         "other.sip",
         "seven.sip",
         "seven.wasm",

@@ -101,6 +101,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The operation that a thread is to do again.
     #[inline(always)]
     pub fn take_operation(&mut self, index: u32) -> Option<Operation> {
+        if self.processor.again == index {
+            self.processor.again = NONE;
+        }
         self.threads.table[index as usize].operation.take()
     }
 

@@ -280,9 +280,8 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
 
     fn thread_drop_operation(&mut self, thread: ThreadId) -> bool {
         self.hold(thread.index() as u32);
-        let thread = self.threads.get_mut(thread);
-        thread.unbegun = false;
-        thread.operation.take().is_some()
+        self.threads.get_mut(thread).unbegun = false;
+        self.take_operation(thread.index() as u32).is_some()
     }
 
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {

@@ -37,6 +37,7 @@ impl Processor {
             charged_ns: 0,
             unit: NONE,
             called: false,
+            again: NONE,
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
         }

@@ -27,4 +27,4 @@ pub mod act;
 mod bytes;
 
 pub use directory::{Directory, DirectoryView, Entry, Error, Kind};
-pub use path::{NAME_BYTES, Path, PathError, check_name};
+pub use path::{NAME_BYTES, Path, PathError, Quoted, check_name};

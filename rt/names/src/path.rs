@@ -3,6 +3,8 @@
 //! at the root directory, any other wherever the caller says. Following a path takes a capability at
 //! each step, so that part belongs to whoever holds them.
 
+use core::fmt::Write as _;
+
 /// The longest name, in bytes.
 pub const NAME_BYTES: usize = 95;
 
@@ -50,6 +52,23 @@ pub fn check_name(name: &str) -> Result<(), PathError> {
         return Err(PathError::BadCharacter);
     }
     Ok(())
+}
+
+/// A name or a path as a word of the shell's line: with a backslash before each character that would not stand for itself.
+#[derive(Copy, Clone, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl core::fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (at, character) in self.0.char_indices() {
+            let special = character.is_whitespace() || "\\'\"><|&;".contains(character);
+            if special || (at == 0 && character == '#') {
+                f.write_char('\\')?;
+            }
+            f.write_char(character)?;
+        }
+        Ok(())
+    }
 }
 
 /// A checked path.
@@ -110,6 +129,18 @@ mod tests {
         assert_eq!(check_name(".."), Err(PathError::Dots));
         assert_eq!(check_name(&"x".repeat(NAME_BYTES)), Ok(()));
         assert_eq!(check_name(&"x".repeat(NAME_BYTES + 1)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn names_are_quoted_where_that_is_needed() {
+        for (name, word) in [
+            ("a#b", "a#b"),
+            ("#a b", "\\#a\\ b"),
+            ("d/x>y", "d/x\\>y"),
+            ("größe", "größe"),
+        ] {
+            assert_eq!(Quoted(name).to_string(), word);
+        }
     }
 
     #[test]

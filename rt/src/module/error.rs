@@ -24,6 +24,8 @@ pub enum Error {
         /// The calling module; empty if it was asked for by name.
         by: String,
     },
+    /// The name is on the shelf, and there is no object where it leads.
+    LeadsNowhere(String),
     /// The module does not export this.
     NoExport {
         /// The module.
@@ -62,7 +64,7 @@ impl Error {
     pub const fn code(&self) -> u64 {
         match self {
             Self::Runtime(error) => error.code(),
-            Self::Missing { .. } => 263,
+            Self::Missing { .. } | Self::LeadsNowhere(_) => 263,
             Self::NoExport { .. } => 264,
             Self::Fault(_) => 265,
             Self::Installed(_) | Self::InUse(_) => 266,
@@ -98,6 +100,11 @@ impl fmt::Display for Error {
                 }
                 f.write_str(": 'module install FILE' puts it there")
             }
+            Self::LeadsNowhere(name) => write!(
+                f,
+                "{name} leads nowhere, its module is gone: 'module remove {}' takes the name away",
+                crate::names::Quoted(name)
+            ),
             Self::NoExport { module, symbol } => {
                 write!(
                     f,

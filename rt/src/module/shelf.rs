@@ -119,13 +119,25 @@ pub fn look_up(name: &str) -> Result<Found> {
     found_in(&directory()?.ok_or_else(|| missing(name))?, name)
 }
 
-/// The newest version of a module, or with `NAME-VERSION` that one. Cost: two directories opened and searched, and the
-/// reading of a header.
+/// The newest version of a module, or with `NAME-VERSION` that one. Cost: two directories opened and searched, the object
+/// asked for, and the reading of a header.
 ///
 /// # Errors
-/// As [`look_up`]; damaged.
+/// As [`look_up`]; [`Error::LeadsNowhere`]; damaged.
 pub fn find(name: &str) -> Result<Module<'static>> {
-    Shelf::new().find(name)
+    module_of(name, look_up(name)?)
+}
+
+/// The module that a name leads to, if there still is one: reading what is gone would be a fault.
+fn module_of(name: &str, found: Found) -> Result<Module<'static>> {
+    match Object::open(found.capability.address) {
+        Ok(object) if object.base() == found.capability.address && object.bytes() >= found.word => {
+            sealed_at(name, object.base(), found.word)
+        }
+        Ok(_) => Err(Fault::file(name, Cause::BadModule("its address is not the object's")).into()),
+        Err(abi::Error::BadAddress) => Err(Error::LeadsNowhere(name.to_string())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The module at an address, whoever put it there: all of it is checked.
@@ -230,7 +242,7 @@ pub fn place_of(instruction: u64) -> Option<Place> {
 /// gives it its names; tells them. `file` is only for messages.
 ///
 /// # Errors
-/// Damaged, with what is wrong; [`Error::Installed`]; the newest version exports what this one does not, so that it
+/// Damaged, with what is wrong; [`Error::Installed`]; [`Error::LeadsNowhere`]; the newest version exports what this one does not, so that it
 /// could not take its place; as `ObjCreate`, `PageLimit` and `KeepObject`.
 pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
     let module = Module::open(file, bytes)?;
@@ -238,11 +250,14 @@ pub fn install(file: &str, bytes: &[u8]) -> Result<String> {
     let full = format!("{name}-{version}");
     match look_up(&full) {
         Err(Error::Missing { .. }) => {}
-        Ok(_) => {
+        Ok(found) => {
             if let Some(mut directory) = directory()? {
                 lead(&mut directory, &name)?;
             }
-            return Err(Error::Installed(full));
+            return Err(match module_of(&full, found) {
+                Err(gone @ Error::LeadsNowhere(_)) => gone,
+                _ => Error::Installed(full),
+            });
         }
         Err(error) => return Err(error),
     }
@@ -325,7 +340,7 @@ fn lead(directory: &mut Directory, short: &str) -> Result<()> {
 }
 
 /// Finishes what a power cut left of [`install`] and [`remove`]: every short name leads to the version installed last, and a module
-/// without a long name goes. For the start, when nobody else is at it.
+/// that has no name but the short one goes. For the start, when nobody else is at it.
 ///
 /// # Errors
 /// As [`remove`].
@@ -333,16 +348,17 @@ pub fn settle() -> Result<()> {
     let Some(mut directory) = directory()? else {
         return Ok(());
     };
-    let (mut long, mut shorts) = (Vec::new(), Vec::new());
+    let (mut stay, mut shorts) = (Vec::new(), Vec::new());
     for named in list()? {
         let found = named.found;
         // A module that cannot be read stays: it is damaged, and no cut did that.
-        let Ok(module) = sealed_at(&named.name, found.capability.address, found.word) else {
-            long.push(found.capability.address);
+        let Ok(module) = module_of(&named.name, found) else {
+            stay.push(found.capability.address);
             continue;
         };
-        if named.name == format!("{}-{}", module.name(), module.version()) {
-            long.push(found.capability.address);
+        // A removal leaves the short name for the last, so a module with any other is not being removed.
+        if named.name != module.name() {
+            stay.push(found.capability.address);
         }
         shorts.push(module.name().to_string());
     }
@@ -353,7 +369,7 @@ pub fn settle() -> Result<()> {
     }
     let owners = directory.find(OWNERS)?.capability.address;
     let mut nameless = Clist::open(owners)?.capabilities()?;
-    nameless.retain(|one| !long.contains(&one.address));
+    nameless.retain(|one| !stay.contains(&one.address));
     for one in nameless {
         match retire(owners, one.address) {
             Ok(()) | Err(abi::Error::BadAddress) => forget(owners, one.address)?,
@@ -427,38 +443,54 @@ fn serves_clients_of(new: &Module<'_>, old: &Module<'_>) -> Result<()> {
 }
 
 /// Destroys an installed version, given as `NAME-VERSION`, or as `NAME` the newest, if no other domain has it, and takes
-/// its names away; tells which it was. If it was the newest, the one installed before it is again.
+/// all names away that lead to it; tells which it was. If it was the newest, the one installed before it is again. Of a
+/// module that is gone already the names go.
 ///
 /// # Errors
 /// [`Error::InUse`]; as [`look_up`]; as `ObjRetire`.
 pub fn remove(name: &str) -> Result<String> {
-    let found = look_up(name)?;
-    let base = found.capability.address;
+    let base = look_up(name)?.capability.address;
     let mut directory = directory()?.ok_or(crate::Error::NoSuchName)?;
-    let module = find(name)?;
-    let (short, full) = (
-        module.name().to_string(),
-        format!("{}-{}", module.name(), module.version()),
-    );
+    let mut names = list()?;
+    // A name counts by where it leads, not by what it says: another module may have the one that this one had.
+    names.retain(|named| named.found.capability.address == base);
     let owners = directory.find(OWNERS)?.capability.address;
-    let was_newest = look_up(&short).is_ok_and(|newest| newest.capability.address == base);
-    // The names go first, so that nobody finds it while it goes.
-    directory.remove(&full)?;
-    if was_newest {
+    let module = match find(name) {
+        Ok(module) => module,
+        Err(Error::LeadsNowhere(_)) => {
+            forget(owners, base)?;
+            for named in names {
+                directory.remove(&named.name)?;
+            }
+            return Ok(name.to_string());
+        }
+        Err(error) => return Err(error),
+    };
+    let short = module.name().to_string();
+    let full = format!("{short}-{}", module.version());
+    // The names go first, so that nobody finds it while it goes; the short one last, by which a start knows what was begun.
+    let (newest, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|named| named.name == short);
+    for named in &others {
+        directory.remove(&named.name)?;
+    }
+    if !newest.is_empty() {
         lead(&mut directory, &short)?;
     }
+    let told = if name == short { full } else { name.to_string() };
     match retire(owners, base) {
         Ok(()) => {
             forget(owners, base)?;
-            Ok(full)
+            Ok(told)
         }
         Err(error) => {
-            directory.insert(&full, found)?;
-            if was_newest {
-                directory.replace(&short, found)?;
+            for named in &others {
+                directory.insert(&named.name, named.found)?;
+            }
+            for named in newest {
+                directory.replace(&short, named.found)?;
             }
             match error {
-                abi::Error::InUse => Err(Error::InUse(full)),
+                abi::Error::InUse => Err(Error::InUse(told)),
                 other => Err(other.into()),
             }
         }

@@ -4,7 +4,7 @@
 //! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
 //! limits leaves room for the next one. Tasks further down may take what those above them may.
 
-use kcore::{Machine, shares::WHOLE, thread::THREADS_MAX};
+use kcore::{Machine, shares::WHOLE, space::spaces_most, thread::THREADS_MAX};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
@@ -46,6 +46,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     amounts[Resource::Processor as usize] = WHOLE;
     amounts[Resource::Slots as usize] = 16 * PROGRAM_SLOTS;
     amounts[Resource::Kept as usize] = u64::MAX;
+    amounts[Resource::Spaces as usize] = spaces_most(frames) as u64;
     amounts
 }
 
@@ -73,7 +74,7 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
 
 /// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
 pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
-    [Resource::Frames, Resource::Tables, Resource::Bytes]
+    [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces]
         .into_iter()
         .any(|resource| ledger.left(programs, resource) < ledger.limit(programs, resource) / 2)
 }
@@ -130,7 +131,7 @@ mod tests {
             ledger.take(programs, resource, 50 - used).unwrap();
             assert!(!are_tight(&ledger, programs), "{resource:?}");
             ledger.take(programs, resource, 1).unwrap();
-            let counts = [Resource::Frames, Resource::Tables, Resource::Bytes].contains(&resource);
+            let counts = [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces].contains(&resource);
             assert_eq!(are_tight(&ledger, programs), counts, "{resource:?}");
         }
     }

@@ -45,10 +45,12 @@ pub enum Resource {
     Rows,
     /// Slots of addresses of kept objects. They count as [`Resource::Slots`], too, while the object is active.
     Kept,
+    /// Spaces: one for each task, and one for each domain of a procedure.
+    Spaces,
 }
 
 /// How many kinds of resources there are.
-pub const RESOURCES: usize = 11;
+pub const RESOURCES: usize = 12;
 
 /// All of them, by number.
 pub const RESOURCE_LIST: [Resource; RESOURCES] = [
@@ -63,6 +65,7 @@ pub const RESOURCE_LIST: [Resource; RESOURCES] = [
     Resource::Slots,
     Resource::Rows,
     Resource::Kept,
+    Resource::Spaces,
 ];
 
 /// An amount of each resource, by its number.
@@ -85,17 +88,18 @@ impl AccountId {
     }
 }
 
-/// Accounts below each other. A child of one at the last depth has its parent's parent as its parent: a charge goes through all of them.
+/// Accounts below each other: a charge goes through all of them. A task of the last one starts no others, which would have to share its account or escape it.
 pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
-const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0, 0];
-/// Amounts of memory so small that what nobody uses is worth looking for.
-const SHORT: [(Resource, u64); 3] = [
+const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
+/// Amounts of memory, and of spaces, so small that what nobody uses is worth looking for.
+const SHORT: [(Resource, u64); 4] = [
     (Resource::Frames, 64),
     (Resource::Tables, 16),
     (Resource::Bytes, 64 << 10),
+    (Resource::Spaces, 1),
 ];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
@@ -149,14 +153,12 @@ impl Ledger {
     /// An account below another one, with a holder. The record is charged to the parent.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] of an account above, [`Error::NoMemory`].
+    /// [`Error::LimitReached`] of an account above, or because there are [`DEPTH_MAX`] of them; [`Error::NoMemory`].
     pub fn open(&mut self, parent: AccountId, limits: Amounts) -> Result<AccountId, Error> {
-        let parent = if self.record(parent).depth < DEPTH_MAX {
-            parent
-        } else {
-            self.record(parent).parent
-        };
         let depth = self.record(parent).depth + 1;
+        if depth > DEPTH_MAX {
+            return Err(Error::LimitReached);
+        }
         self.take(parent, Resource::Bytes, RECORD_BYTES)?;
         let record = Record {
             number: 0,

@@ -50,12 +50,17 @@ fn numbers_name_one_account_for_ever() {
 }
 
 #[test]
-fn families_of_any_depth_pay_in_bounded_time() {
+fn families_are_sixteen_accounts_deep_at_most() {
     let mut ledger = Ledger::new(1);
     let mut account = AccountId::ROOT;
-    for _ in 0..100 {
+    for _ in 0..DEPTH_MAX {
         account = ledger.open(account, UNLIMITED).unwrap();
     }
+    assert_eq!(
+        ledger.open(account, UNLIMITED),
+        Err(Error::LimitReached),
+        "none escapes its limits"
+    );
     ledger.take(account, Resource::Threads, 1).unwrap();
     ledger.empty_all_hands();
     let mut steps = 0;

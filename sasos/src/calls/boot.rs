@@ -21,7 +21,7 @@ use crate::{
     lives::budget::Allowance,
     lives::task::Tasks,
     lives::thread::Threads,
-    lives::work::WorkList,
+    lives::{remarks::Remarks, work::WorkList},
     pages::pager::Pager,
     procedures::pdx::Callees,
     protection::apd::Apd,
@@ -101,6 +101,7 @@ impl Server {
             work: WorkList::default(),
             // The start is one event without a bound.
             budget: Allowance::ALL,
+            remarks: Remarks::default(),
             current: kcore::ThreadId(0),
             unchecked: 0,
         })

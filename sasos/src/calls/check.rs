@@ -42,6 +42,7 @@ const RESOURCE_NAMES: [&str; RESOURCES] = [
     "slots that an account pays for",
     "bytes of kept objects that an account pays for",
     "slots of kept objects that an account pays for",
+    "spaces that an account pays for",
 ];
 
 /// Events between two checks.
@@ -100,6 +101,7 @@ impl Server {
             sums.add(domain.account, Resource::Frames, domain.tables());
             sums.add(domain.account, Resource::Tables, domain.tables());
             sums.add(domain.account, Resource::Bytes, domain.bytes());
+            sums.add(domain.account, Resource::Spaces, 1);
         }
         for task in self.tasks.iter() {
             sums.add(task.account, Resource::Bytes, TASK_BYTES);

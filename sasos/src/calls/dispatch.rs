@@ -87,18 +87,25 @@ impl Server {
             }
             Event::Poll => {
                 self.budget.begin(piece());
-                // Work on ends comes first, unless it left nothing to the store the last time.
+                // Work on ends comes first, unless it left nothing to the store the last time. What is only looked for because somebody lacks memory
+                // comes last: that one's calls go on with it as well.
+                let is_idle = self.work.is_idle();
                 if !self.work.had_all() {
                     // The first item of the list gets on, however much the looks before it take.
                     self.budget.begin(Budget::of(PIECE - COST_LARGEST));
                     self.poll_control(world);
                     self.budget.begin(Budget::of(COST_LARGEST + self.budget.left()));
-                    self.work_on(world);
+                    if !is_idle {
+                        self.work_on(world);
+                    }
                 }
                 if let Some(left) = self.work.leaves_some(self.budget.left()) {
                     self.budget.begin(left);
                     self.poll_clock(world);
                     self.poll_checkpoint(world);
+                }
+                if is_idle {
+                    self.work_on(world);
                 }
                 self.objects.give_back();
                 self.ledger.give_back();

@@ -21,11 +21,11 @@ use crate::{
 
 /// The cost of looking at a place of a table, in instructions, roughly; at a slot, or a stretch without objects; whether an object there is known;
 /// and of going one parent up.
-const COST_PLACE: Cost = Cost::own(40);
+const COST_PLACE: Cost = Cost::own(60);
 const COST_COUNTED: Cost = Cost::calling(40, 1);
 const COST_SLOT: Cost = Cost::own(40);
-const COST_KNOWN: Cost = Cost::own(120);
-const COST_PARENT: Cost = Cost::own(30);
+const COST_KNOWN: Cost = Cost::own(170);
+const COST_PARENT: Cost = Cost::own(60);
 /// How many parents are followed up from a thread.
 pub const GENERATIONS_MAX: usize = 16;
 

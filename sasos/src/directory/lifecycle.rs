@@ -25,13 +25,14 @@ use crate::{
 };
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
-const COST_OBJECT: Cost = Cost::calling(1500, 2);
+const COST_OBJECT: Cost = Cost::calling(2000, 2);
 
 impl Server {
     /// `ObjCreate`: bytes, password.
     pub(crate) fn obj_create(&mut self, world: &mut impl World, caller: Caller, arguments: ObjCreate) -> Answer {
         let ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
+        self.locks_allow_password(caller.domain, password)?;
         let id = self.object_make(
             world,
             Kind::Plain,

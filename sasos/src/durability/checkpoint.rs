@@ -30,7 +30,7 @@ pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
 const HELD_MANY: u64 = 64;
 /// The cost of taking a page in that was read.
-const COST_ARRIVAL: Cost = Cost::calling(1_000, 4);
+const COST_ARRIVAL: Cost = Cost::calling(1_600, 4);
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 

@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
-pub const SYNC_PAGES_MAX: usize = 12;
+pub const SYNC_PAGES_MAX: usize = 10;
 /// Page tables in which a sync looks for them.
 const SYNC_TABLES_MAX: u64 = 64;
 /// The most that freezing the pages of a sync may cost, which is done in one event: pages that are far apart are dear.
-const SYNC_COST_MAX: u64 = 16_000;
+const SYNC_COST_MAX: u64 = 13_000;
 
 /// The sync or checkpoint that a call waits for before it may tell that it is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -34,7 +34,7 @@ const COST_FREEZE: Cost = Cost::calling(1_100, 2);
 pub(crate) const COST_LET_GO: Cost = Cost::calling(400, 1);
 const COST_OVER: Cost = Cost::own(1_100);
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
-const COST_BEGIN: Cost = Cost::calling(1_500, 1);
+const COST_BEGIN: Cost = Cost::calling(2_850, 1);
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
 const PIECE_HEAP: u64 = 64 << 10;
 /// The cost of a look at a page table for dirty pages.

@@ -17,6 +17,8 @@ pub enum Continuation {
     /// At its beginning.
     #[default]
     None,
+    /// `PageFlush`: it has waited for a sync of the same object by somebody else.
+    Waited,
     /// It has taken effect, and returns these values when that is on stable storage.
     Durable {
         /// The goal that it waits for.
@@ -157,6 +159,7 @@ impl Continuation {
     pub const fn is_begun_anew(&self) -> bool {
         match self {
             Self::None
+            | Self::Waited
             | Self::Guards { .. }
             | Self::CopyLooks { .. }
             | Self::UnMapLooks(_)

@@ -30,7 +30,7 @@ pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 /// Condemned threads that one event looks at.
 const LOOKS: usize = 32;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
-const COST_LOOK: Cost = Cost::calling(80, 4);
+const COST_LOOK: Cost = Cost::calling(300, 4);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
 
 /// A thread that has to end when it comes back from a foreign callee.
@@ -112,9 +112,22 @@ impl Server {
         true
     }
 
-    /// Unwinds what was condemned and has not returned in time. Called from `Event::Poll`, which looks at each of them in turn.
+    /// What `Event::Poll` does on threads and callees that are to end, as far as the budget reaches: of the two kinds each goes first every second time, for the
+    /// other might use it up.
     pub fn poll_control(&mut self, world: &mut impl World) {
-        self.retired_callees_end(world);
+        let callees_first = self.callees.take_turn();
+        if callees_first {
+            self.retired_callees_end(world);
+        }
+        self.condemned_threads_go_on(world);
+        if !callees_first {
+            self.retired_callees_end(world);
+        }
+        self.finish_ends(world);
+    }
+
+    /// Unwinds what was condemned and has not returned in time: looks at each of them in turn.
+    fn condemned_threads_go_on(&mut self, world: &mut impl World) {
         let mut first = None;
         for _ in 0..LOOKS {
             if !self.budget.has(COST_LOOK.and(COST_UNWIND)) {
@@ -127,7 +140,6 @@ impl Server {
             self.budget.spend(COST_LOOK);
             self.doom_goes_on(world, thread);
         }
-        self.finish_ends(world);
     }
 
     /// Looks at a thread that was condemned.
@@ -156,7 +168,7 @@ impl Server {
         }
         self.threads.record(thread).doom = Some(doom);
         if unwinds {
-            world.log(format_args!("thread {:#x} is unwound by force", thread.0));
+            self.remark(world, format_args!("thread {:#x} is unwound by force", thread.0));
             self.unwind_to(world, thread, depth.saturating_sub(1));
             self.doom_falls(world, thread);
         }

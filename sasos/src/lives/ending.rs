@@ -26,7 +26,7 @@ use crate::{
 /// The cost of handing a child on, in instructions, roughly; of giving the place of one back, and of looking at one.
 const COST_CHILD: Cost = Cost::own(200);
 const COST_REAP: Cost = Cost::calling(800, 1);
-const COST_LOOK: Cost = Cost::own(12);
+const COST_LOOK: Cost = Cost::own(60);
 
 impl Server {
     /// Ends a thread at once, wherever it is. With the last thread of a task the task ends, when the event is over
@@ -240,10 +240,13 @@ impl Server {
     fn thread_delete_self(&mut self, world: &mut impl World, caller: Caller, status: u64) -> Outcome {
         let depth = world.portal_depth(caller.thread);
         if depth > 0 {
-            world.log(format_args!(
-                "thread {:#x}: a callee gave up with status {status:#x}",
-                caller.thread.0
-            ));
+            self.remark(
+                world,
+                format_args!(
+                    "thread {:#x}: a callee gave up with status {status:#x}",
+                    caller.thread.0
+                ),
+            );
             self.unwind_to(world, caller.thread, depth - 1);
             return if self.doom_falls(world, caller.thread) {
                 Outcome::Gone

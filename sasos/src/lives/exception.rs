@@ -173,11 +173,14 @@ impl Server {
             wanted,
             had,
         } = fault;
-        world.log(format_args!(
-            "thread {:#x}: {} at {address:#x} (needs {wanted}, has {had}), instruction {instruction:#x}",
-            thread.0,
-            exception_name(kind),
-        ));
+        self.remark(
+            world,
+            format_args!(
+                "thread {:#x}: {} at {address:#x} (needs {wanted}, has {had}), instruction {instruction:#x}",
+                thread.0,
+                exception_name(kind),
+            ),
+        );
         let depth = world.portal_depth(thread);
         if depth > 0 {
             self.unwind_to(world, thread, depth - 1);

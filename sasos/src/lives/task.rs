@@ -52,6 +52,8 @@ pub const TASK_OBJECTS_MAX: usize = 4096;
 
 /// The cost of ending a thread, in instructions, roughly.
 const COST_THREAD: Cost = Cost::calling(1500, 5);
+/// The cost of making a task, or of finding that there is no room for one.
+const COST_MAKE: Cost = Cost::calling(4_000, 8);
 /// The cost of taking a task away that has nothing left, with its domain, its account and the place of its last thread.
 const COST_TASK: Cost = Cost::calling(2_100, 4);
 
@@ -358,6 +360,7 @@ impl Server {
         if limit_share != 0 {
             limits[Resource::Processor as usize] = limit_share;
         }
+        self.budget.spend(COST_MAKE);
         let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),

@@ -31,7 +31,7 @@ pub const PIECE: u64 = 12_000;
 /// The most that an item of the list needs to get on: the first tables of a space.
 pub(crate) const COST_LARGEST: u64 = 8_000;
 /// The cost of a piece that comes to nothing, because too little was left for it.
-const COST_TURN: Cost = Cost::own(200);
+const COST_TURN: Cost = Cost::own(430);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
@@ -73,14 +73,13 @@ pub(crate) enum Piece {
 /// The list.
 #[derive(Default)]
 pub struct WorkList {
-    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later.
+    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later. One that
+    /// an event had too little left for is the first of the next event: it would otherwise be the last of each, if the others take the same every time.
     items: Queue<Work>,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
     /// Whether something was entered by the event under way.
     fresh: bool,
-    /// Whether the piece under way needs more than this event has left.
-    waits: bool,
     /// Whether the last poll did nothing but end something.
     had_all: bool,
 }
@@ -90,6 +89,11 @@ impl WorkList {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// Whether nothing is left to do but to look for what nobody uses.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.items.count() == 1 && self.items.first() == Some(&Work::Idle)
     }
 
     /// Whether something was entered by the event under way.
@@ -164,9 +168,10 @@ impl Server {
         while self.budget.is_left()
             && let Some(work) = self.work.items.pop()
         {
+            let had = self.budget.left();
             if self.work_piece(world, work) == Piece::More {
                 self.budget.spend(COST_TURN);
-                if core::mem::take(&mut self.work.waits) {
+                if had < COST_LARGEST && !self.budget.is_left() {
                     self.work.items.push_front_reserved(work);
                 } else {
                     self.work.items.push_reserved(work);
@@ -294,12 +299,6 @@ impl Server {
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
         self.threads.record(thread).tries = if again { tries } else { Tries::default() };
         again
-    }
-
-    /// The piece under way costs more than this event has left: it is the first of the next one.
-    pub(crate) fn piece_waits(&mut self) {
-        self.budget.use_up();
-        self.work.waits = true;
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.

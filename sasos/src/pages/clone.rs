@@ -41,11 +41,11 @@ const WHOLE_PAGES: usize = 36;
 /// The most that sharing so many costs, in instructions, roughly.
 const COST_SHARES: Cost = Cost::calling(3_500, PIECE_PAGES as u64 / (1 + RUN) as u64);
 /// The cost of making a page table, in instructions, roughly.
-pub(crate) const COST_TABLE: Cost = Cost::calling(1000, 2);
+pub(crate) const COST_TABLE: Cost = Cost::calling(1950, 2);
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one and each of its pages, of passing one, of asking for one,
 /// and of noting other limits beside each range of them.
 pub(crate) const COST_FOUND: Cost = Cost::own(900);
-const COST_SHARED: Cost = Cost::calling(900, 2);
+const COST_SHARED: Cost = Cost::calling(1120, 2);
 const COST_SHARED_PAGE: Cost = Cost::own(80);
 /// Pages of such a run that are shared at once.
 const FOUND_PAGES: u64 = 30;
@@ -111,6 +111,7 @@ impl Server {
             extra_bytes: extra,
             password,
         } = arguments;
+        self.locks_allow_password(caller.domain, password)?;
         self.require_at(world, caller.domain, source, Rights::RX)?;
         let source = self.object_at(world, source)?;
         let source_serial = self.objects.get(source).serial;

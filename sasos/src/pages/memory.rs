@@ -11,7 +11,7 @@ use kcore::{Frame, SpaceId};
 use crate::{Access, Server, Step, World, directory::object::ObjectId, lives::budget::Cost, pages::pager::index_of};
 
 /// The cost of finding the frame of a page, in instructions, roughly.
-const COST_PAGE: Cost = Cost::calling(250, 1);
+const COST_PAGE: Cost = Cost::calling(310, 1);
 
 /// The part of a range that lies in one page.
 #[derive(Copy, Clone)]

@@ -17,7 +17,7 @@ use crate::{
     accounts::Resource,
     containers::{push_reserved, reserve},
     directory::object::{LimitRange, ObjectId, Which},
-    durability::durable::no_room,
+    durability::durable::{Goal, no_room},
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
@@ -154,8 +154,17 @@ impl Server {
         if self.is_durable(object, range.from, range.to) {
             return Ok((0, 0));
         }
-        // Should what is being written fail, its pages are dirty again: then look anew.
-        self.wait_for_writing(range.id)?;
+        // Should what is being written fail, its pages are dirty again: then look anew. Whoever has waited once is not passed by others again, whose
+        // syncs of the same object could go on for ever: the next checkpoint is for all.
+        if let Err(stop) = self.wait_for_writing(range.id) {
+            let continuation = &mut self.threads.record(caller.thread).continuation;
+            if *continuation != Continuation::Waited {
+                *continuation = Continuation::Waited;
+                return Err(stop);
+            }
+            let goal = Goal::Checkpoint(self.checkpoint_request(world));
+            return self.finish_durable(caller, goal, (0, 0));
+        }
         let goal = self.flush_begin(world, range.id, range.from, range.to);
         self.finish_durable(caller, goal, (0, 0))
     }

@@ -46,7 +46,7 @@ const COST_NODE_PASSED: Cost = Cost::own(300);
 const COST_CALLER: Cost = Cost::calling(5_000, 12);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
 /// that cost one more.
-const COST_CHUNK: Cost = Cost::own(1_000);
+const COST_CHUNK: Cost = Cost::own(2_300);
 const COST_MARKS: u64 = 80;
 const MARKS_COUNTED: u64 = 5;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.

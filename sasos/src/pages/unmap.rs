@@ -35,7 +35,7 @@ use crate::{
 const PIECE_PAGES: u64 = 16;
 /// The cost of looking at a page in memory, of dropping it, of copying one that is shared and filling it with zeroes, and of having the store note
 /// limits, in instructions, roughly.
-const COST_LOOK: Cost = Cost::own(60);
+const COST_LOOK: Cost = Cost::own(140);
 const COST_DROP: Cost = Cost::calling(500, 4);
 const COST_ZERO: Cost = Cost::calling(1_800, 6);
 const COST_NOTED: Cost = Cost::own(1_700);

@@ -134,6 +134,8 @@ pub struct Callees {
     closed: usize,
     /// The place that was looked at last.
     looked_at: u32,
+    /// Whether polls have looked at them first the last time.
+    went_first: bool,
 }
 
 impl Callees {
@@ -167,6 +169,12 @@ impl Callees {
     /// How many of them calls enter.
     pub fn count_open(&self) -> usize {
         self.count() - self.closed
+    }
+
+    /// Whether a poll looks at them first, which each second one does.
+    pub(crate) const fn take_turn(&mut self) -> bool {
+        self.went_first = !self.went_first;
+        self.went_first
     }
 
     /// Whether any is not open.
@@ -424,7 +432,11 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         let mut apd = Apd::EMPTY;
         if grant.clist != 0 {
-            apd.add(self.clist_ref(world, grant.clist)?)?;
+            let clist = self.clist_ref(world, grant.clist)?;
+            apd.add(ClistRef {
+                reader: grant.reader,
+                ..clist
+            })?;
         }
         if let Extension::Explicit(shown) = &extension {
             for &clist in shown.slots() {
@@ -587,6 +599,7 @@ mod tests {
             base,
             password,
             clist: 0,
+            reader: 0,
         };
         callees.insert(SpaceId(4), callee(0x1000, 7, Extension::Empty)).unwrap();
         callees

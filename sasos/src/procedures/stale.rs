@@ -21,7 +21,7 @@ use crate::{
 /// Spaces whose calls are forgotten one by one in an event.
 const APART: u32 = 8;
 /// The cost of having the calls of one space forgotten, in instructions, roughly, and of finding the next; of having all calls forgotten.
-const COST_ONE: Cost = Cost::calling(250, 1);
+const COST_ONE: Cost = Cost::calling(600, 1);
 const COST_ALL: Cost = Cost::calling(5000, 1);
 
 impl Server {
@@ -59,6 +59,12 @@ impl Server {
             after = Some(space);
         }
         self.all_calls_stale(world);
+    }
+
+    /// Has the kernel forget the calls that a domain makes.
+    pub(crate) fn own_calls_stale(&mut self, world: &mut impl World, space: SpaceId) {
+        self.budget.spend(COST_ONE);
+        world.portal_forget(Stale::CallsOf(space));
     }
 
     /// Has the kernel forget the calls that a domain makes, and those of all that read through to it.

@@ -24,14 +24,14 @@ use crate::{
 };
 
 /// The cost of looking at a thread, in instructions, roughly; at a frame of it, and of taking it out of its calls.
-const COST_PLACE: Cost = Cost::calling(12, 1);
+const COST_PLACE: Cost = Cost::calling(40, 1);
 const COST_FRAME: Cost = Cost::calling(15, 1);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
 /// The cost of closing a callee, that is, of its new places in the orders of all; of taking it off with its domain in the end; and of seeing
 /// whether somebody is inside of one.
-const COST_CLOSE: Cost = Cost::calling(2600, 4);
-const COST_REMOVE: Cost = Cost::calling(2600, 4);
-const COST_LOOK: Cost = Cost::calling(60, 1);
+const COST_CLOSE: Cost = Cost::calling(4100, 4);
+const COST_REMOVE: Cost = Cost::calling(3700, 4);
+const COST_LOOK: Cost = Cost::calling(180, 1);
 /// Places of callees that a poll looks at.
 const LOOKS: usize = 64;
 
@@ -161,10 +161,10 @@ impl Server {
             };
             self.budget.spend(COST_FRAME.times(world.portal_depth(thread) as u64));
             if let Some(depth) = depth_inside(world, thread, space) {
-                world.log(format_args!(
-                    "thread {:#x} is taken out of a callee at {base:#x} that ends",
-                    thread.0
-                ));
+                self.remark(
+                    world,
+                    format_args!("thread {:#x} is taken out of a callee at {base:#x} that ends", thread.0),
+                );
                 self.budget.spend(COST_UNWIND);
                 self.unwind_to(world, thread, depth - 1);
                 self.doom_falls(world, thread);
@@ -242,12 +242,12 @@ impl Server {
         }
         for _ in 0..LOOKS {
             let space = self.callees.next_place();
-            if self
+            let is_retired = self
                 .callees
                 .get(space)
-                .is_some_and(|callee| callee.stage == Stage::Retired)
-            {
-                self.callee_ends_if_left(world, space);
+                .is_some_and(|callee| callee.stage == Stage::Retired);
+            if !self.budget.spend(COST_PLACE) || is_retired && !self.callee_ends_if_left(world, space) {
+                return;
             }
         }
     }
@@ -258,8 +258,12 @@ impl Server {
         for left in (0..most).rev() {
             let space = self.callees.next_place();
             let paid = self.callees.get(space).map(|callee| callee.payer);
-            let helps = paid.is_some_and(|paid| self.ledger.is_within(paid, payer));
-            if helps && !self.callee_ends_if_left(world, space) || !self.budget.spend(COST_LOOK) {
+            let goes_on = match paid {
+                Some(paid) if self.ledger.is_within(paid, payer) => self.callee_ends_if_left(world, space),
+                Some(_) => self.budget.spend(COST_LOOK),
+                None => self.budget.spend(COST_PLACE),
+            };
+            if !goes_on {
                 return left;
             }
         }

@@ -34,8 +34,8 @@ pub const LOCK_ALL: u64 = u64::MAX;
 
 /// The cost of finding a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
-const COST_DERIVED: Cost = Cost::own(150);
-const COST_SHOWN: Cost = Cost::own(270);
+const COST_DERIVED: Cost = Cost::own(340);
+const COST_SHOWN: Cost = Cost::own(390);
 const COST_LOCKS: Cost = Cost::own(130);
 
 /// A Clist that a slot names.
@@ -45,8 +45,8 @@ pub struct ClistRef {
     pub base: u64,
     /// The serial number of the object that stood there.
     pub serial: u64,
-    /// The password by which it may be read; zero where none is needed: the system, or the owner of a procedure, has chosen
-    /// the Clist. A slot whose password is revoked grants nothing from the next search on.
+    /// The password by which it may be read; zero where none is needed: the system has chosen
+    /// the Clist, or a domain that made it and gave it no password. A slot whose password is revoked grants nothing from the next search on.
     pub reader: u64,
 }
 
@@ -329,6 +329,14 @@ impl Server {
         }
     }
 
+    /// Refuses a new password that a locked domain has chosen: others may have been told it before.
+    ///
+    /// # Errors
+    /// [`Error::Locked`].
+    pub(crate) fn locks_allow_password(&self, space: SpaceId, password: u64) -> Result<(), Error> {
+        if password == 0 { Ok(()) } else { self.locks_allow(space) }
+    }
+
     /// Whether all that an APD names stands in slots which a domain can never change; of a domain without locks nothing is asked.
     ///
     /// # Errors
@@ -415,11 +423,15 @@ impl Server {
                 && derived.inherits != drained
             {
                 derived.inherits = drained;
-                self.forget_all(world, next);
+                self.forget_in_turn(world, next);
             }
             self.forget_derived(world, next)?;
             if let Some(domain) = self.domains.get_mut(space) {
                 domain.told = Some(told);
+            }
+            // What is done is noted, so the next event has less far to go down, and begins here.
+            if !self.budget.is_left() {
+                return Err(Stop::Again);
             }
         }
     }

@@ -22,6 +22,7 @@ use crate::{
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::Work,
+    protection::apd::ClistRef,
     protection::withdraw::{CalleesOf, Withdrawal},
 };
 
@@ -90,6 +91,14 @@ fn set_pdx(record: &mut ObjectRecord, pdx: PdxRecord<'_>) -> Result<Effect, Erro
     Ok(before.map_or(Effect::Grants, Effect::RevokesCalls))
 }
 
+/// Whether a password is one of an object's.
+fn has_password(record: &ObjectRecord, password: u64) -> bool {
+    let listed = record.capabilities.iter().map(|capability| capability.0);
+    listed
+        .chain(record.pdx.iter().map(|pdx| pdx.password))
+        .any(|other| other == password)
+}
+
 /// The password that a caller asks for; zero asks the system for one.
 pub(crate) fn password_or_random(world: &mut impl World, password: u64) -> u64 {
     let mut password = password;
@@ -123,6 +132,9 @@ impl Server {
             self.enough_heap(world)?;
         }
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
+        if !has_password(&self.objects.get(id).record, password) {
+            self.locks_allow_password(caller.domain, password)?;
+        }
         let password = password_or_random(world, password);
         let mut record = self.objects.get(id).record.copy()?;
         let effect = set_rights(&mut record, password, rights)?;
@@ -151,8 +163,11 @@ impl Server {
             return step;
         }
         self.locks_allow(caller.domain)?;
-        if count == 0 || count > ENTRIES_MAX as u64 {
+        if count == 0 {
             return Err(Error::BadArgument.into());
+        }
+        if count > ENTRIES_MAX as u64 {
+            return Err(Error::TableFull.into());
         }
         self.enough_heap(world)?;
         let id = self.require_at(world, caller.domain, address, Rights::OWNER)?;
@@ -160,9 +175,9 @@ impl Server {
         let bytes = &mut bytes[..count as usize * 8];
         self.read_user(world, caller.domain, entries_at, bytes)?;
         let clist = if clist == 0 {
-            0
+            ClistRef::default()
         } else {
-            self.clist_for(world, caller.domain, clist)?.base
+            self.clist_for(world, caller.domain, clist)?
         };
         let object = self.objects.get(id);
         let mut entries = Vec::new();
@@ -171,7 +186,8 @@ impl Server {
         }
         let pdx = PdxRecord {
             password: password_or_random(world, password),
-            clist,
+            clist: clist.base,
+            reader: clist.reader,
             entries: &entries,
         };
         if !pdx.entries.iter().all(|&entry| object.holds(entry)) {
@@ -184,7 +200,7 @@ impl Server {
             record,
             password,
             effect,
-            clist,
+            clist: clist.base,
         };
         self.commit_passwords(world, caller, id, change)
     }
@@ -337,8 +353,8 @@ mod tests {
         let mut record = ObjectRecord::default();
         let pdx = |password| PdxRecord {
             password,
-            clist: 0,
             entries: &[],
+            ..PdxRecord::default()
         };
         assert_eq!(set_pdx(&mut record, pdx(1)), Ok(Effect::Grants));
         assert_eq!(set_rights(&mut record, 1, Rights::R), Err(Error::InUse));

@@ -31,7 +31,7 @@ const BATCH: usize = 32;
 /// So many capabilities of a sorted Clist are rather read together than halved on: each half is a read of its own.
 const NEAR: u64 = 12;
 /// The cost of reading a header or one address in a page that is known, in instructions, roughly.
-const COST_READ: Cost = Cost::own(200);
+const COST_READ: Cost = Cost::own(340);
 /// The cost of reading [`BATCH`] capabilities there, and of finding out that they are for something else.
 const COST_BATCH: Cost = Cost::own(900);
 /// The cost of a capability for the object, and of comparing it with a password of the object.

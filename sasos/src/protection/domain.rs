@@ -393,10 +393,9 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         self.enough_heap(world)?;
         self.ledger.take(account, Resource::Bytes, DOMAIN_BYTES)?;
-        let space = self.domains.expect().and_then(|()| {
-            let space = world.space_create().map_err(|_| Error::NoMemory)?;
-            let entered = self.domains.enter(space, apd, parent, account);
-            entered.inspect_err(|_| world.space_destroy(space)).map(|()| space)
+        let space = self.ledger.take(account, Resource::Spaces, 1).and_then(|()| {
+            let made = self.space_make(world, apd, parent, account);
+            made.inspect_err(|_| self.ledger.give(account, Resource::Spaces, 1))
         });
         let space = space.inspect_err(|_| self.ledger.give(account, Resource::Bytes, DOMAIN_BYTES))?;
         if let Err(error) = self.charge_tables(world, space) {
@@ -404,6 +403,19 @@ impl Server {
             return Err(error);
         }
         Ok(space)
+    }
+
+    fn space_make(
+        &mut self,
+        world: &mut impl World,
+        apd: &Apd,
+        parent: Option<SpaceId>,
+        account: AccountId,
+    ) -> Result<SpaceId, Error> {
+        self.domains.expect()?;
+        let space = world.space_create().map_err(|_| Error::NoMemory)?;
+        let entered = self.domains.enter(space, apd, parent, account);
+        entered.inspect_err(|_| world.space_destroy(space)).map(|()| space)
     }
 
     /// Charges the page tables that a space has got since this was last asked.
@@ -478,7 +490,7 @@ impl Server {
         // Tables are whole pieces of work: none is begun with little, and behind the last one that this event takes nothing else is.
         let work = self.budget.left() / COST_LINK;
         if work < TABLE_WORK {
-            self.piece_waits();
+            self.budget.use_up();
             return false;
         }
         let left = world.space_trim(space, work);
@@ -519,5 +531,6 @@ impl Server {
         self.ledger.give(account, Resource::Tables, tables);
         self.ledger.give(account, Resource::Frames, tables);
         self.ledger.give(account, Resource::Bytes, bytes);
+        self.ledger.give(account, Resource::Spaces, 1);
     }
 }

@@ -26,7 +26,9 @@ use crate::{
 };
 
 /// The cost of asking a domain what it has without its Clists, in instructions, roughly.
-const COST_LEVEL: Cost = Cost::own(130);
+const COST_LEVEL: Cost = Cost::own(290);
+/// The same of passing one that an earlier piece has asked.
+const COST_PASSED: Cost = Cost::own(20);
 
 /// Whether a search has found enough.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -151,6 +153,22 @@ impl Server {
         for level in 0..=CALL_DEPTH_MAX {
             let Some(domain) = self.domains.get(from) else { break };
             let parent = domain.parent;
+            if level < place.level {
+                self.budget.spend(COST_PASSED);
+                let Some(parent) = parent else { break };
+                from = parent;
+                continue;
+            }
+            if level > place.level {
+                *place = Place {
+                    level,
+                    fault: place.fault,
+                    ..Place::default()
+                };
+                if !self.budget.is_left() {
+                    return Err(Stop::Again);
+                }
+            }
             self.budget.spend(COST_LEVEL);
             if let Some(cached) = self.cached(from, id)
                 && sought.have(cached) == Enough::Yes
@@ -162,32 +180,23 @@ impl Server {
             {
                 return Ok(Enough::Yes);
             }
-            if level > place.level {
-                *place = Place {
-                    level,
-                    fault: place.fault,
-                    ..Place::default()
-                };
-            }
-            if level == place.level {
-                while let Some(domain) = self.domains.get(from)
-                    && let Some(&clist) = sought.slots(&domain.apd).get(place.slot)
-                {
-                    if !self.budget.is_left() {
-                        return Err(Stop::Again);
-                    }
-                    let Place { reached, fault, .. } = place;
-                    let mut see = |object: &Object, address, capability| sought.see(object, address, capability, fault);
-                    let searched = self.clist_search(world, clist, id, reached, &mut see);
-                    match searched {
-                        Ok(Enough::Yes) => return Ok(Enough::Yes),
-                        Ok(Enough::No) => {}
-                        // Another Clist, or the caller's, may still have it.
-                        Err(Stop::Fail(error)) => place.fault = Some(error),
-                        Err(stop) => return Err(stop),
-                    }
-                    (place.slot, place.reached) = (place.slot + 1, Reached::default());
+            while let Some(domain) = self.domains.get(from)
+                && let Some(&clist) = sought.slots(&domain.apd).get(place.slot)
+            {
+                if !self.budget.is_left() {
+                    return Err(Stop::Again);
                 }
+                let Place { reached, fault, .. } = place;
+                let mut see = |object: &Object, address, capability| sought.see(object, address, capability, fault);
+                let searched = self.clist_search(world, clist, id, reached, &mut see);
+                match searched {
+                    Ok(Enough::Yes) => return Ok(Enough::Yes),
+                    Ok(Enough::No) => {}
+                    // Another Clist, or the caller's, may still have it.
+                    Err(Stop::Fail(error)) => place.fault = Some(error),
+                    Err(stop) => return Err(stop),
+                }
+                (place.slot, place.reached) = (place.slot + 1, Reached::default());
             }
             let Some(parent) = parent else { break };
             from = parent;

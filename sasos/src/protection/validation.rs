@@ -39,6 +39,8 @@ pub struct PdxGrant {
     pub password: u64,
     /// The Clist that extends the callee's domain, or zero.
     pub clist: u64,
+    /// The password by which that Clist may be read, as in a slot ([`ClistRef`](crate::protection::apd::ClistRef)).
+    pub reader: u64,
 }
 
 impl Server {
@@ -181,6 +183,7 @@ impl Server {
                     base: object.base(),
                     password: pdx.password,
                     clist: pdx.clist,
+                    reader: pdx.reader,
                 });
                 let refused = if error == Error::Protection {
                     Error::NotAnEntry
@@ -286,6 +289,7 @@ impl Sought for EntranceSought {
                     base: object.base(),
                     password: pdx.password,
                     clist: pdx.clist,
+                    reader: pdx.reader,
                 });
                 return Enough::Yes;
             }

@@ -28,8 +28,9 @@ use crate::{
     protection::node::{NodeRef, Nodes, PAGE_BYTES, found},
 };
 
-/// The cost of unlinking a leaf, of dropping a node, and of freeing a page of them.
+/// The cost of unlinking a leaf, and the first one of a domain, with which upper tables go; of dropping a node, and of freeing a page of them.
 const COST_LEAF: Cost = Cost::calling(110, 1);
+const COST_FIRST_LEAF: Cost = Cost::calling(1_950, 3);
 const COST_NODE: Cost = Cost::calling(250, 1);
 const COST_PAGE: Cost = Cost::own(250);
 /// The cost of having a domain forget all, beside its nodes: of hiding them, of making the kernel forget its calls, and of flushing its space.
@@ -168,11 +169,12 @@ impl Server {
         domain.forget_recent();
         let node = domain.nodes.at_mut(at.index())?;
         let object = self.objects.get_mut(node.object());
+        let mut cost = COST_FIRST_LEAF;
         while node.linked
             && !domain.ends
             && let Some(number) = object.slots.next_with_leaf(u64::from(node.unlink_from))
         {
-            if !self.budget.spend(COST_LEAF) {
+            if !self.budget.spend(core::mem::replace(&mut cost, COST_LEAF)) {
                 return Some(false);
             }
             world.unlink(at.space(), object.first_slot() + number);
@@ -294,8 +296,19 @@ impl Server {
 
     // ---- a domain forgets -------------------------------------------------------------------------
 
-    /// Has a domain forget all that it has found out.
+    /// Has a domain forget all that it has found out, and the kernel the calls of it and of all that read through to it.
     pub(in crate::protection) fn forget_all(&mut self, world: &mut impl World, space: SpaceId) {
+        self.forget_own(space);
+        self.calls_of_stale(world, space);
+    }
+
+    /// Has a domain forget all that it has found out, and the kernel its own calls: those that read through to it have their turn behind it.
+    pub(in crate::protection) fn forget_in_turn(&mut self, world: &mut impl World, space: SpaceId) {
+        self.forget_own(space);
+        self.own_calls_stale(world, space);
+    }
+
+    fn forget_own(&mut self, space: SpaceId) {
         self.budget.spend(COST_FORGET);
         let Some(domain) = self.domains.get_mut(space) else {
             return;
@@ -305,7 +318,6 @@ impl Server {
         domain.told = None;
         domain.nodes.hide_all();
         domain.forgetting = 0..u32::MAX;
-        self.calls_of_stale(world, space);
     }
 
     /// Has a domain that is forgetting nothing forget one node.

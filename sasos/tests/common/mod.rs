@@ -137,7 +137,7 @@ impl Rig {
     }
 
     /// One event of a call. Each second one goes the way on which the kernel knows the call and its space, and must come to the same.
-    fn event(&mut self, actor: Actor, call: Call, arguments: [u64; 6], resumed: Resumed) -> Outcome {
+    pub fn event(&mut self, actor: Actor, call: Call, arguments: [u64; 6], resumed: Resumed) -> Outcome {
         let thread = actor.thread;
         self.calls += 1;
         if resumed != Resumed::First || self.calls.is_multiple_of(2) {

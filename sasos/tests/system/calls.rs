@@ -596,10 +596,7 @@ fn a_delete_that_unwinds_its_own_caller_does_not_go_back_to_the_callee() {
     let home = system.platform.thread_space(client);
     assert_eq!(system.enter(client, x.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
     let domain_x = system.platform.thread_space(client);
-    let y = system
-        .call(client, Call::ObjClone, &[p, PAGE, 0])
-        .expect("X clones the first program")
-        .0;
+    let (y, _) = system.call(client, Call::ObjCreate, &[2 * PAGE, 0]).unwrap();
     let clist = system.clist(client, &[(x.image, x.password)]).0;
     let password = system.register(client, y, clist);
     let t = ThreadId(

@@ -8,7 +8,7 @@ use abi::{
 use kcore::ThreadId;
 use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits, limits::PROGRAM_SEMAPHORES};
 
-use crate::harness::{Answer, ENTRY, System};
+use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System};
 
 /// The use of all accounts, by resource.
 fn used(system: &mut System) -> Vec<u64> {
@@ -280,4 +280,60 @@ fn programs_at_their_limit_leave_heap_to_the_first_task() {
         system.set_word(first, base, heap).unwrap();
         system.task(first);
     }
+}
+
+/// A program that makes tasks, and domains of procedures, has as many spaces as its account may: those of the others are left to them.
+#[test]
+fn spaces_are_paid_for() {
+    let mut system = System::boot(71);
+    let first = system.first;
+    // What the first child leaves in hand and in boxes is there before.
+    let child = system.task(first);
+    system.exit(child, 0);
+    system.reap(first, child).unwrap();
+    let before = used(&mut system);
+    let hostile = system.task(first);
+    let task = system.server.threads.find(hostile).expect("it lives").task;
+    let account = system.server.tasks.get(task).expect("a task").account;
+    let machine = limits::of_machine(&system.platform, 0, 0)[Resource::Spaces as usize];
+    let may = system.server.ledger.limit(account, Resource::Spaces);
+    assert!(machine / 2 < may && may < machine / 4 * 3, "{may} of {machine}");
+    let mut limits = system.server.ledger.limits(account);
+    limits[Resource::Spaces as usize] = 5;
+    system.server.ledger.set_limits(account, limits);
+    let service = system.service(hostile);
+    for pd in [PD_MERGE, PD_EMPTY] {
+        assert_eq!(system.enter(hostile, service.image + ENTRY, pd), Answer::Elsewhere);
+        system.leave(hostile, 0);
+    }
+    let mut children = Vec::new();
+    let error = loop {
+        let image = system.image(hostile);
+        let start = [image + ENTRY, image + PROGRAM_PAGES * PAGE, 0, 0, 3];
+        match system.call(hostile, Call::TaskCreate, &start) {
+            Ok((child, _)) => children.push(ThreadId(child)),
+            Err(error) => break error,
+        }
+        assert!(children.len() < 9);
+    };
+    assert_eq!(error, Error::LimitReached);
+    assert_eq!(system.server.ledger.used(account, Resource::Spaces), 5);
+    assert_eq!(
+        children.len(),
+        4,
+        "the domains of procedures were taken back, which nobody was inside of"
+    );
+    let other = system.task(first);
+    system.exit(other, 7);
+    assert_eq!(system.reap(first, other), Ok(7));
+    system.exit(hostile, 0);
+    system.reap(first, hostile).unwrap();
+    for child in children {
+        system.call(first, Call::ThreadDelete, &[child.0, 0]).unwrap();
+    }
+    assert_eq!(
+        used(&mut system)[Resource::Spaces as usize],
+        before[Resource::Spaces as usize]
+    );
+    system.check_to_the_end();
 }

@@ -336,3 +336,29 @@ fn handlers_nest_as_deeply_as_calls_do() {
     assert_eq!(system.reap(first, client), Ok(status));
     system.check_to_the_end();
 }
+
+/// Procedures whose password is gone, and which threads are inside of, cost each poll a look. They keep no thread that is to end from that.
+#[test]
+fn retired_callees_keep_no_condemned_thread() {
+    for (price, retired) in [(0, 0), (0, 16), (0, 70), (180, 1), (180, 20)] {
+        let mut system = System::boot_with(777, 8192, 16384);
+        let first = system.first;
+        for _ in 0..retired {
+            let service = system.service(first);
+            let client = system.client(&[(service.image, service.password)]);
+            assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+            let revoked = [service.image, service.password, 0];
+            system.call(first, Call::ObjPasswd, &revoked).unwrap();
+        }
+        let service = system.service(first);
+        let client = system.client(&[(service.image, service.password)]);
+        assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+        system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
+        system.server.price_calls(price);
+        let ends = (0..40).any(|_| {
+            system.spin(client, 600_000_000);
+            system.depth(client) == 0
+        });
+        assert!(ends, "{retired} retired procedures, {price} a call");
+    }
+}

@@ -324,3 +324,64 @@ fn a_domain_calls_nothing_by_what_it_has_dropped() {
     }
     system.check_to_the_end();
 }
+
+/// A password that two programs have agreed on before would let one that is locked tell the other all that it reads.
+#[test]
+fn a_locked_task_chooses_no_password() {
+    const AGREED: u64 = 0x1234_5678;
+    let mut system = System::boot(141);
+    let (list, _) = system.clist(system.first, &[]);
+    let task = system.confined(&[list], ALL);
+    let image = system.image_of(task);
+    let (own, own_password) = system.object(task, 1);
+    let rights = u64::from(Rights::R.bits());
+    for (call, arguments) in [
+        (Call::ObjCreate, [4096, AGREED, 0]),
+        (Call::ObjClone, [image, 0, AGREED]),
+        (Call::ObjPasswd, [own, AGREED, rights]),
+    ] {
+        assert_eq!(system.call(task, call, &arguments), Err(Error::Locked), "{call:?}");
+    }
+    // Those that the system makes are as good as ever, and what is listed can be changed and taken away.
+    let (_, made) = system.call(task, Call::ObjClone, &[image, 0, 0]).unwrap();
+    assert_ne!(made, AGREED);
+    let (password, _) = system.call(task, Call::ObjPasswd, &[own, 0, rights]).unwrap();
+    for bits in [u64::from(Rights::RW.bits()), 0] {
+        system.call(task, Call::ObjPasswd, &[own, password, bits]).unwrap();
+    }
+    system.call(task, Call::ObjPasswd, &[own, own_password, 0]).unwrap();
+    system.check_to_the_end();
+}
+
+/// Its procedures read a Clist of others by a password, as its slots do. When that is revoked, they lose what the Clist gives.
+#[test]
+fn a_procedure_loses_a_clist_that_its_owner_may_no_longer_read() {
+    for (pd, inside_before, seed) in [
+        (PD_EMPTY, false, 142),
+        (PD_EMPTY, true, 143),
+        (PD_MERGE, false, 144),
+        (PD_MERGE, true, 145),
+    ] {
+        let mut system = System::boot(seed);
+        let first = system.first;
+        let (list, _) = system.clist(first, &[]);
+        let reader = system.granting(list, Rights::R);
+        let (holds, _) = system.clist(first, &[reader]);
+        let task = system.confined(&[holds], 0);
+        let image = system.image_of(task);
+        system.try_register(task, image, list).unwrap();
+        if inside_before {
+            let before = system.secret();
+            system.clist_fill(first, list, &[(before.object, before.password)]);
+            assert_eq!(system.enter(task, image + ENTRY, pd), Answer::Elsewhere);
+            assert_eq!(system.word(task, before.object), Ok(4711));
+            system.leave(task, 0);
+        }
+        system.call(first, Call::ObjPasswd, &[list, reader.1, 0]).unwrap();
+        let secret = system.secret();
+        system.clist_fill(first, list, &[(secret.object, secret.password)]);
+        assert_eq!(system.enter(task, image + ENTRY, pd), Answer::Elsewhere);
+        assert!(system.word(task, secret.object).is_err());
+        system.check_to_the_end();
+    }
+}

@@ -411,8 +411,8 @@ fn a_runaway_family_leaves_room_for_the_first_task() {
         }
         at += 1;
     }
-    // Three quarters of the frames that programs may have.
-    assert!((1900..2100).contains(&family.len()), "{}", family.len());
+    // Three quarters of the spaces that programs may have.
+    assert!((1600..1700).contains(&family.len()), "{}", family.len());
     let child = system.task(first);
     system.exit(child, 5);
     assert_eq!(system.reap(first, child), Ok(5));

@@ -3,17 +3,19 @@
 //! Stable Rust has neither a fallible `BTreeMap` nor a fallible `Box::new`. [`Map`] stands for the one, [`boxed`] for the other; where
 //! a vector grows, [`push`] asks first. Taking something out of a container never asks for memory.
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 use abi::Error;
 
 pub mod list;
 pub mod map;
 pub mod places;
+pub mod queue;
 
 pub use list::List;
 pub use map::Map;
 pub use places::Places;
+pub use queue::Queue;
 
 /// A value on the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,83 +48,6 @@ impl<T> core::ops::DerefMut for Boxed<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0[0]
-    }
-}
-
-/// A queue.
-#[derive(Debug)]
-pub struct Queue<T>(VecDeque<T>);
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Self(VecDeque::new())
-    }
-}
-
-impl<T> Queue<T> {
-    /// Makes room for so many entries in all.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub fn reserve(&mut self, entries: usize) -> Result<(), Error> {
-        let more = entries.saturating_sub(self.0.len());
-        self.0.try_reserve(more).map_err(|_| Error::NoMemory)
-    }
-
-    /// Appends where there is [room](Queue::reserve).
-    pub fn push_reserved(&mut self, value: T) {
-        debug_assert!(self.0.len() < self.0.capacity(), "room was made");
-        if self.0.len() < self.0.capacity() {
-            self.0.push_back(value);
-        }
-    }
-
-    /// Puts one before all others, where there is [room](Queue::reserve).
-    pub fn push_front_reserved(&mut self, value: T) {
-        debug_assert!(self.0.len() < self.0.capacity(), "room was made");
-        if self.0.len() < self.0.capacity() {
-            self.0.push_front(value);
-        }
-    }
-
-    /// Takes all out, which keeps the room.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Takes the first one out.
-    pub fn pop(&mut self) -> Option<T> {
-        self.0.pop_front()
-    }
-
-    /// Takes the last one out.
-    pub fn pop_last(&mut self) -> Option<T> {
-        self.0.pop_back()
-    }
-
-    /// The first one.
-    pub fn first(&self) -> Option<&T> {
-        self.0.front()
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
-        self.0.iter()
-    }
-
-    /// The same, to change.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
-        self.0.iter_mut()
     }
 }
 

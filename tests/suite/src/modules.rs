@@ -37,6 +37,8 @@ pub const CASES: &[Case] = &[
     case("modules/the-newest-by-name-the-old-for-who-has-it", versions),
     case("modules/what-is-used-is-not-destroyed", in_use),
     case("modules/what-was-interrupted-is-finished", interrupted),
+    case("modules/a-name-goes-with-its-own-module", renamed),
+    case("modules/names-that-lead-nowhere", nowhere),
     case("modules/damaged-objects-are-refused", damaged),
     case("modules/c-library", c_library),
 ];
@@ -482,6 +484,57 @@ fn interrupted(_: &Setting) -> Outcome {
         ensure!(matches!(shelf::look_up("counter"), Err(Error::Missing { .. })));
         ensure_error!(call::obj_info(address), BadAddress);
     }
+    Ok(())
+}
+
+/// The directory of modules.
+fn shelf_directory() -> Outcome<Directory> {
+    let found = Directory::root()?.find(shelf::DIRECTORY)?;
+    Ok(Directory::open(found.capability.address)?)
+}
+
+fn renamed(_: &Setting) -> Outcome {
+    shelf::install_file("counter.mm")?;
+    let first = shelf::look_up("counter")?.capability.address;
+    shelf_directory()?.rename("counter-1.0", "old")?;
+    // A start finishes removals, and this is none.
+    shelf::settle()?;
+    ensure_eq!(shelf::find("old")?.address, first);
+    shelf::install_file("counter.mm")?;
+    let second = shelf::look_up("counter-1.0")?.capability.address;
+    ensure!(first != second, "two modules at {first:#x}");
+    ensure_eq!(shelf::remove("old")?, "old");
+    ensure_error!(call::obj_info(first), BadAddress);
+    ensure!(matches!(shelf::look_up("old"), Err(Error::Missing { .. })));
+    for name in ["counter-1.0", "counter"] {
+        ensure_eq!(shelf::find(name)?.address, second);
+    }
+    // All names go, whatever they are.
+    let found = shelf::look_up("counter")?;
+    shelf_directory()?.insert("other", found)?;
+    ensure_eq!(shelf::remove("counter")?, "counter-1.0");
+    for name in ["counter-1.0", "counter", "other"] {
+        ensure!(matches!(shelf::look_up(name), Err(Error::Missing { .. })), "{name}");
+    }
+    Ok(())
+}
+
+fn nowhere(_: &Setting) -> Outcome {
+    shelf::install_file("counter.mm")?;
+    let found = shelf::look_up("counter")?;
+    shelf::remove("counter")?;
+    for name in ["counter-1.0", "counter"] {
+        shelf_directory()?.insert(name, found)?;
+    }
+    for name in ["counter-1.0", "counter"] {
+        match shelf::find(name) {
+            Err(Error::LeadsNowhere(told)) => ensure_eq!(told, name),
+            other => return Err(Failure::new(format_args!("found in nothing: {other:?}"))),
+        }
+    }
+    shelf::settle()?;
+    ensure_eq!(shelf::remove("counter-1.0")?, "counter-1.0");
+    ensure!(shelf::list()?.is_empty(), "{:?}", shelf::list());
     Ok(())
 }
 

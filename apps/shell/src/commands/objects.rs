@@ -6,7 +6,12 @@ use abi::{
     address::OBJECT_BYTES_MAX,
     layout::{Capability, OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use rt::{Cell, Clist, Directory, Error, Kind, Object, Rights, call, directory::Found, names, print, println};
+use rt::{
+    Cell, Clist, Directory, Error, Kind, Object, Rights, call,
+    directory::Found,
+    names::{self, Quoted},
+    print, println,
+};
 
 use super::{Complaint, Outcome, Shell, said};
 use crate::{
@@ -21,10 +26,21 @@ const PIECE: usize = 4096;
 fn find(shell: &Shell, name: &str) -> Outcome<Found> {
     match shell.place.find(name) {
         Err(Complaint::Runtime(Error::NoSuchName)) => said(format!("{name}: there is no such name; 'ls' lists them")),
-        Err(Complaint::Runtime(error @ Error::Directory(names::directory::Error::Foreign))) => {
-            said(format!("{name}: {error}; 'rm {name}' takes the name alone away"))
-        }
+        Err(Complaint::Runtime(error @ Error::Directory(names::directory::Error::Foreign))) => said(format!(
+            "{name}: {error}; 'rm {}' takes the name alone away",
+            Quoted(name)
+        )),
         other => other,
+    }
+}
+
+/// The command that destroys what a name leads to, in quotation marks.
+fn removal_of(path: &str, kind: Kind) -> String {
+    match kind {
+        // The shelf knows a module by its name alone.
+        Kind::Module => format!("'module remove {}'", Quoted(path.rsplit('/').next().unwrap_or(path))),
+        Kind::Data | Kind::Directory => format!("'rm {}'", Quoted(path)),
+        Kind::Program | Kind::Clist | Kind::Service => format!("'rm --force {}'", Quoted(path)),
     }
 }
 
@@ -32,12 +48,12 @@ fn find(shell: &Shell, name: &str) -> Outcome<Found> {
 fn taken(shell: &Shell, command: &str, path: &str) -> Outcome {
     let way_out = match shell.place.find(path) {
         Ok(found) if is_own(&found) => "the system starts from it, so take another name".into(),
-        Ok(found) if found.kind == Kind::Directory => format!("'ls {path}' lists what is in it"),
+        Ok(found) if found.kind == Kind::Directory => format!("'ls {}' lists what is in it", Quoted(path)),
         Ok(found) if found.kind != Kind::Data => {
             let kind = programs::kind_in_words(found.kind);
-            format!("it is {kind}, which 'rm --force {path}' would destroy")
+            format!("it is {kind}, which {} would destroy", removal_of(path, found.kind))
         }
-        _ => format!("'rm {path}' would destroy it"),
+        _ => format!("{} would destroy it", removal_of(path, Kind::Data)),
     };
     said(format!("{command}: {path} is there already; {way_out}"))
 }
@@ -97,11 +113,16 @@ pub fn mkdir(shell: &mut Shell, arguments: &[&str]) -> Outcome {
 }
 
 pub fn create(shell: &mut Shell, arguments: &[&str]) -> Outcome {
-    let [path, size] = arguments else {
-        return Err(Complaint::Usage);
+    let (path, size) = match arguments {
+        [path, size] => (path, String::from(*size)),
+        // As `ls` shows it: a number and its unit.
+        [path, number, unit] if unit.starts_with(|first: char| first.is_alphabetic()) => {
+            (path, format!("{number} {unit}"))
+        }
+        _ => return Err(Complaint::Usage),
     };
-    let Some(bytes) = text::size(size).filter(|bytes| *bytes > 0) else {
-        return said(format!("create: '{size}' is not a size; try 4096, 64K, 3M or 1G"));
+    let Some(bytes) = text::size(&size).filter(|bytes| *bytes > 0) else {
+        return said(format!("create: '{size}' is not a size; try 4096, 64K, 1.5M or 1G"));
     };
     if bytes > OBJECT_BYTES_MAX {
         return said(format!(
@@ -145,15 +166,25 @@ fn refuse_own(command: &str, path: &str, found: &Found) -> Outcome {
 /// Refuses to spoil objects that others rely on: never those that the system starts from, and any but data only if the user insists.
 fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outcome {
     refuse_own(command, path, found)?;
+    let kind = programs::kind_in_words(found.kind);
     // Force does not help where the name gives no right to write.
-    let is_possible = (command, found.kind) != ("write", Kind::Service);
-    if found.kind == Kind::Data || force && is_possible {
+    let gives = match (command, found.kind) {
+        ("write", Kind::Service) => Some("the right to call it"),
+        ("write", Kind::Module) => Some("the rights to read and execute it"),
+        _ => None,
+    };
+    if let Some(gives) = gives {
+        return said(format!(
+            "write: {path} is {kind}: its name gives {gives}, and none to write"
+        ));
+    }
+    if found.kind == Kind::Data || force {
         return Ok(());
     }
-    let kind = programs::kind_in_words(found.kind);
-    if !is_possible {
+    if (command, found.kind) == ("rm", Kind::Module) {
         return said(format!(
-            "write: {path} is {kind}: its name gives the right to call it, and none to write"
+            "rm: {path} is {kind}; {} destroys it",
+            removal_of(path, found.kind)
         ));
     }
     let does = match (command, found.kind) {
@@ -161,7 +192,8 @@ fn refuse_system(command: &str, path: &str, found: &Found, force: bool) -> Outco
         _ => "does it all the same",
     };
     said(format!(
-        "{command}: {path} is {kind}; '{command} --force {path}' {does}"
+        "{command}: {path} is {kind}; '{command} --force {}' {does}",
+        Quoted(path)
     ))
 }
 
@@ -188,13 +220,26 @@ pub fn rm(shell: &mut Shell, arguments: &[&str]) -> Outcome {
             Ok(names) if names.is_empty() => force = true,
             Ok(_) => {
                 return said(format!(
-                    "rm: {path} is not empty; 'ls {path}' lists what is to be removed first"
+                    "rm: {path} is not empty; 'ls {}' lists what is to be removed first",
+                    Quoted(path)
                 ));
             }
             // The user may insist on removing an object that is no directory any more.
             Err(_) if force => {}
-            Err(error) => return said(format!("rm: {path}: {error}; 'rm --force {path}' removes it")),
+            Err(error) => {
+                return said(format!("rm: {path}: {error}; 'rm --force {}' removes it", Quoted(path)));
+            }
         }
+    }
+    if found.kind == Kind::Module {
+        // Where its module is gone, there is only the name to be taken away. What stands on the shelf goes by 'module remove': it
+        // has the right to destroy it, and refuses while others use it, so this look must be no use.
+        let info = call::obj_info(found.capability.address);
+        call::apd_flush()?;
+        force = match info {
+            Err(abi::Error::BadAddress) => true,
+            info => force && Rights::from_bits(info?.rights).unwrap_or_default().contains(Rights::D),
+        };
     }
     refuse_system("rm", path, &found, force)?;
     // The system does not reach such an object, and would answer that there is none: the name must not go alone.
@@ -230,9 +275,10 @@ fn rm_unnamed(text: &str, address: u64, force: bool) -> Outcome {
         word: 0,
     };
     refuse_own("rm", text, &as_found(Kind::Data))?;
-    if let Some(path) = path_to(base)? {
+    if let Some((path, kind)) = path_to(base)? {
         return said(format!(
-            "rm: the object at {text} has the name {path}; 'rm {path}' takes both away"
+            "rm: the object at {text} has the name {path}; {} takes both away",
+            removal_of(&path, kind)
         ));
     }
     let kind = if info.pdx > 0 {
@@ -252,8 +298,8 @@ fn rm_unnamed(text: &str, address: u64, force: bool) -> Outcome {
     Ok(())
 }
 
-/// The path by which a directory that the root leads to names the object at `base`.
-fn path_to(base: u64) -> Outcome<Option<String>> {
+/// The path by which a directory that the root leads to names the object at `base`, and its kind.
+fn path_to(base: u64) -> Outcome<Option<(String, Kind)>> {
     let root = Directory::root()?;
     let mut seen = BTreeSet::from([root.object().base()]);
     let mut waiting = Vec::from([(root, String::from("/"))]);
@@ -262,7 +308,7 @@ fn path_to(base: u64) -> Outcome<Option<String>> {
         for named in directory.list()? {
             let (address, path) = (named.found.capability.address, format!("{prefix}{}", named.name));
             if address == base {
-                return Ok(Some(path));
+                return Ok(Some((path, named.found.kind)));
             }
             // An entry may say that it is a directory and lead to something else.
             if named.found.kind == Kind::Directory
@@ -280,7 +326,14 @@ pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     let [old, new] = arguments else {
         return Err(Complaint::Usage);
     };
-    refuse_own("mv", old, &find(shell, old)?)?;
+    let found = find(shell, old)?;
+    refuse_own("mv", old, &found)?;
+    if found.kind == Kind::Module {
+        return said(format!(
+            "mv: {old} is a module, which is found by the name that it was built with; {} destroys it",
+            removal_of(old, found.kind)
+        ));
+    }
     let (mut directory, name) = shell.place.parent(old)?;
     let (other, new_name) = shell.place.parent(new)?;
     if directory.object().base() != other.object().base() {
@@ -290,7 +343,11 @@ pub fn mv(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     }
     match directory.rename(&name, &new_name) {
         Err(Error::Directory(names::directory::Error::Exists)) => said(format!("mv: {new} is there already")),
-        other => Ok(other?),
+        other => {
+            other?;
+            shell.place.follow(old, new);
+            Ok(())
+        }
     }
 }
 
@@ -451,17 +508,12 @@ pub fn grant(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// The command that takes a name and its object away, if there is one.
-fn removal_of(name: &str, found: &Found) -> String {
-    if abi::address::system_objects().contains(&found.capability.address) {
+/// How a name and its object are taken away, if that is possible.
+fn way_out_of(name: &str, found: &Found) -> String {
+    if is_own(found) {
         return "the system starts from it, so it stays".into();
     }
-    let force = if matches!(found.kind, Kind::Data | Kind::Directory) {
-        ""
-    } else {
-        "--force "
-    };
-    format!("'rm {force}{name}' takes both away")
+    format!("{} takes both away", removal_of(name, found.kind))
 }
 
 pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
@@ -478,7 +530,7 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     if named.capability.password == password {
         return said(format!(
             "revoke: by this password the name {name} leads to its object, and would lead nowhere; {}",
-            removal_of(name, &named)
+            way_out_of(name, &named)
         ));
     }
     let mut root = Clist::root()?;
@@ -494,12 +546,15 @@ pub fn revoke(shell: &mut Shell, arguments: &[&str]) -> Outcome {
     {
         return said(format!(
             "revoke: without this password nobody could remove {name} any more; {}",
-            removal_of(name, &named)
+            way_out_of(name, &named)
         ));
     }
     match call::obj_passwd(address, password, 0) {
         Err(abi::Error::BadArgument) => {
-            return said(format!("revoke: {name} has no such password; 'caps {name}' shows some"));
+            return said(format!(
+                "revoke: {name} has no such password; 'caps {}' shows some",
+                Quoted(name)
+            ));
         }
         other => other?,
     };

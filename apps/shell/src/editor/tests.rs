@@ -173,6 +173,23 @@ fn control_c_gives_up_and_control_d_ends() {
     assert_eq!(session.lines, [Event::Interrupted, Event::End]);
 }
 
+/// A control character is never part of an escape sequence: what is given up is not run later.
+#[test]
+fn an_escape_that_is_cut_swallows_no_control_character() {
+    for cut in ["\x1b", "\x1b[", "\x1bO", "\x1b[3", "\x1b[1;", "\x1b\x1b", "\x1b[\x1b"] {
+        let mut session = Session::new();
+        session.keys("rm notes").keys(cut).keys("\x03");
+        assert!(session.drawn.ends_with("^C\n"), "{cut:?}");
+        session.keys("\r").keys("abc").keys(cut).keys("\r\n");
+        session.keys("abc").keys(cut).keys("\x01X").keys(cut).keys("\x1b[FY\r");
+        let lines = ["", "abc", "XabcY"].map(|line| Event::Line(line.into()));
+        assert_eq!(session.lines[0], Event::Interrupted);
+        assert_eq!(session.lines[1..], lines, "{cut:?}");
+    }
+    // A key with Alt is an escape and a character, which are not text.
+    assert_eq!(typed("a\x1bfb\x1b\x7fc"), "abc");
+}
+
 #[test]
 fn return_and_newline_together_are_one_line() {
     let mut session = Session::new();

@@ -6,6 +6,7 @@ mod losses;
 mod nonsense;
 mod person;
 mod rot;
+mod shelf;
 mod unnamed;
 
 use super::{Bench, built, play, slurp};
@@ -90,6 +91,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     losses::run(&mut stand)?;
     rot::run(&mut stand)?;
     unnamed::run(&mut stand)?;
+    shelf::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }

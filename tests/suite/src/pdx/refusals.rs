@@ -295,8 +295,9 @@ fn registering(_: &Setting) -> Outcome {
     let raw = |count: u64, entries: u64| {
         arch::system_call(Call::ObjCrePdx as u64, [base, 0, clist, entries, count, 0]).result()
     };
+    ensure_error!(raw(0, base), BadArgument);
     for count in [ENTRIES_MAX as u64 + 1, 1 << 32, 1 << 61, u64::MAX] {
-        ensure!(raw(count, base).is_err(), "{count:#x} entries are taken");
+        ensure_error!(raw(count, base), TableFull);
     }
     for place in [0, 1 << 47, u64::MAX - 7, base + 2 * PAGE - 4] {
         ensure!(raw(1, place).is_err(), "entries at {place:#x} are taken");

@@ -4,8 +4,8 @@ use super::{Ran, Stand, gond, name};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 
-/// Lines that must fail, and a part of the sentence. An object `y` of a page is there, a directory `d` with
-/// a name in it, and `large` and `far`, objects of 200 MiB and 128 GiB.
+/// Lines that must fail, and a part of the sentence. An object `y` of a page is there, directories `d` and `a b` with
+/// a name in each, and `large` and `far`, objects of 200 MiB and 128 GiB.
 const REFUSED: &[(&str, &str)] = &[
     // Harm.
     ("write hello 0 boom", "where the limits of its pages allow it"),
@@ -19,6 +19,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("rm --force shell", "what the system starts from"),
     ("rm hello", "is a program"),
     ("rm d", "'ls d' lists what is to be removed first"),
+    ("rm 'a b'", "'ls a\\ b' lists what is to be removed first"),
     ("oo1 remove hello", "not an OO1 database"),
     ("mv shell x", "what the system starts from"),
     ("mv root-clist x", "what the system starts from"),
@@ -39,6 +40,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("ls \"\"", "the name is empty"),
     ("cd \"\"", "the name is empty"),
     ("ls d/nosuch", "'ls /d' lists the names"),
+    ("ls 'a b/nosuch'", "'ls /a\\ b' lists the names"),
+    ("create 'a b/x' 4K", "'rm a\\ b/x' would destroy it"),
     ("mkdir ..", "the root directory has no name"),
     ("mkdir a/b/c", "/a: there is no such directory"),
     ("create y 4K", "is there already"),
@@ -79,6 +82,8 @@ const REFUSED: &[(&str, &str)] = &[
     // Numbers.
     ("create x 0", "is not a size"),
     ("create x -1", "is not a size"),
+    ("create x 1.5", "is not a size"),
+    ("create x 4 PiB", "'4 PiB' is not a size"),
     ("create x 99999999999999999999", "is not a size"),
     ("write y x x", "is not an offset"),
     ("write y -1 x", "is not an offset"),
@@ -103,6 +108,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("pwd x", "usage: pwd"),
     ("mkdir", "usage: mkdir"),
     ("create x", "usage: create"),
+    ("create x y 4K", "usage: create"),
     ("rm", "usage: rm"),
     ("rm a b", "usage: rm"),
     ("mv y", "usage: mv"),
@@ -135,7 +141,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("oo1 create parts x", "is not a number of parts"),
     ("oo1 run nosuch", "there is no 'nosuch'"),
     ("oo1 verify y", "not an OO1 database"),
-    ("oo1 remove nosuch", "there is no 'nosuch'"),
+    ("oo1 run 'no such'", "make it with: oo1 create no\\ such"),
+    ("oo1 remove nosuch", "there is no 'nosuch'; 'ls /' lists the names"),
     ("module nosuch", "'nosuch' is none of these:\nusage: module list"),
     ("module install nosuch", "no such name"),
     (
@@ -176,6 +183,10 @@ const REFUSED_BY_THE_TOOL: &[(&[&str], &str)] = &[
     ),
     (&["debugger", ""], "no debugger at ''"),
     (
+        &["debugger", "IMAGE"],
+        "is no debugger's socket; './gond run --debugger' starts a system with one",
+    ),
+    (
         &["import", "IMAGE", "FILE", "shell"],
         "the system starts from it, so take another name",
     ),
@@ -202,7 +213,7 @@ fn refused(stand: &mut Stand<'_, '_>) -> Result<()> {
         .map(|(index, (line, _))| format!("echo before {index}\n{line}"))
         .collect();
     let lines = format!(
-        "create y 4K\nmkdir d\ncreate d/x 4K\ncreate large 200M\ncreate far 128G\n{}\necho alive\ncat y\nrm y\nrm d/x\nrm d\n\
+        "create y 4K\nmkdir d\ncreate d/x 4K\nmkdir 'a b'\ncreate 'a b/x' 4K\ncreate large 200M\ncreate far 128G\n{}\necho alive\ncat y\nrm y\nrm d/x\nrm d\nrm 'a b/x'\nrm 'a b'\n\
          rm large\nrm far\nhello\n",
         lines.join("\n")
     );
@@ -373,6 +384,20 @@ fn names(stand: &mut Stand<'_, '_>) -> Result<()> {
     stand
         .bench
         .report("in a directory that is gone, its name is told", outcome);
+    stand.case(
+        "the shell goes with the directory in which it stands",
+        "mkdir d1\ncd d1\nmkdir e\ncd e\nmv /d1 /dd\npwd\nmv . ../f\npwd\nls\ncd /\nrm dd/f\nrm dd\n",
+        0,
+        "/dd/e\n/dd/f\n",
+    )?;
+    let ran = stand.play("create s 1.5 MiB\ncreate t 0.5KiB\nrm s\nrm t\n")?;
+    let good = ran.output.contains("s: 1.5 MiB at ") && ran.output.contains("t: 4 KiB at ");
+    let outcome = if good && ran.status == Some(0) {
+        Ok(())
+    } else {
+        ran.expect(0, "…")
+    };
+    stand.bench.report("sizes are taken as they are shown", outcome);
     stand.case(
         "a shell in a script ends at the end of its input and prints nothing",
         "shell\necho the first\n",

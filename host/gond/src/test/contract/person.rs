@@ -89,6 +89,12 @@ fn converse(stand: &mut Stand<'_, '_>, what: &str, talk: impl FnOnce(&mut Person
 }
 
 fn interrupt(person: &mut Person) -> Result<()> {
+    // A line that was given up behind half an arrow key is not run.
+    person.says("echo given up\x1b[\x03\recho not\x1b\r")?;
+    let shown = person.sees("\nnot\n")?;
+    if !shown.contains("^C") || shown.contains("\ngiven up\n") {
+        bail!("it shows {shown:?}");
+    }
     person.says("sleep 1000\r")?;
     person.sees("sleep 1000\x1b[K\n")?;
     person.says("\x03")?;

@@ -31,8 +31,8 @@ impl Driver {
         for _ in 0..calls {
             let pdx = PdxRecord {
                 password: self.rng.next_u64(),
-                clist: 0,
                 entries: &vec![7; self.rng.below(193) as usize],
+                ..PdxRecord::default()
             };
             record.pdx.add(pdx).expect("memory");
         }
