@@ -468,7 +468,9 @@ fn a_retired_callee_ends_wherever_it_stands() {
         for before in (0..64).step_by(3) {
             let mut system = System::boot_with(777, 16_384, 16_384);
             let first = system.first;
-            (0..before).for_each(|_| drop(system.task(first)));
+            for _ in 0..before {
+                system.task(first);
+            }
             let client = retired_callees(&mut system, 1 + guests)[0];
             system.finish_work();
             system.server.price_calls(price);

@@ -350,14 +350,18 @@ fn an_idle_callee_is_taken_back_wherever_it_stands() {
         let mut limits = system.server.ledger.limits(account);
         limits[Resource::Spaces as usize] = 2;
         system.server.ledger.set_limits(account, limits);
-        (0..places).for_each(|_| drop(system.task(first)));
+        for _ in 0..places {
+            system.task(first);
+        }
         let service = system.service(program);
         assert_eq!(
             system.enter(program, service.image + ENTRY, PD_EMPTY),
             Answer::Elsewhere
         );
         system.leave(program, 0);
-        (places..70).for_each(|_| drop(system.task(first)));
+        for _ in places..70 {
+            system.task(first);
+        }
         let image = system.image(program);
         let start = [image + ENTRY, image + PROGRAM_PAGES * PAGE, 0, 0, 3];
         system.server.price_calls(kcore::outside::Remote::<()>::CALL);
