@@ -12,10 +12,8 @@ use kcore::{
 use sasos::{Event, Outcome, accounts::Resource, lives::thread::Life};
 use sim::{machine::Touch, rng::Rng};
 
-use crate::harness::{Answer, ENTRY, System};
+use crate::harness::{Answer, ENTRY, PRICES, System};
 
-/// The price of a call of the machine with the server inside of the kernel, and outside.
-const PRICES: [u64; 2] = [0, kcore::outside::Remote::<()>::CALL];
 /// Threads inside of a procedure that ends: more than one piece takes out.
 const CROWD: usize = 9;
 
