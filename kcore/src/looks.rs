@@ -11,7 +11,7 @@ const PAUSE_NS: u64 = 50_000;
 /// How long a look that is due may be put off, until it goes before all threads but those that were woken already.
 const PUT_OFF_NS: u64 = 4 * PAUSE_NS;
 
-/// What is to be done about a look now.
+/// The answer to whether the server looks now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The server looks.
@@ -95,7 +95,7 @@ impl Looks {
         }
         let waited_long = now_ns >= self.put_off_until;
         match threads {
-            // Whoever is ready after the woken thread has waited comes behind the look, or two that wake each other would go first for ever.
+            // Once the woken thread waits, the look comes before whoever is ready then: two threads that wake each other would else keep it out for ever.
             Threads::Woken if !matches!(self.owed, Owed::Now) => {
                 if waited_long {
                     self.owed = Owed::Later;

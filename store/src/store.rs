@@ -165,7 +165,7 @@ pub struct Store {
     pub(crate) damaged: u64,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
-    /// A read whose block has come, and for whose checksum nothing was left of the budget.
+    /// A completion for which too little was left of the budget.
     arrived: Option<(Purpose, Result<(), DiskError>)>,
     /// The budget of the poll under way, and whether work was left for want of it.
     allowance: Budget,
@@ -423,11 +423,13 @@ impl Store {
 
     /// Takes up completions, as far as the budget reaches.
     fn take_up(&mut self, world: &mut impl World) {
-        while self.may_go_on(COST_WRITTEN)
-            && let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world))
-        {
-            let is_read = matches!(purpose, Purpose::Page(_) | Purpose::Node(_));
-            if is_read && !self.may_go_on(COST_BLOCK) {
+        // Nothing left is no reason to come again where nothing has come: jobs that wait for the disk would look again and again.
+        while let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world)) {
+            let cost = match purpose {
+                Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
+                _ => COST_WRITTEN,
+            };
+            if !self.may_go_on(cost) {
                 self.arrived = Some((purpose, result));
                 return;
             }

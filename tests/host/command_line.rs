@@ -436,7 +436,7 @@ fn an_export_keeps_a_secret_and_leaves_no_part_behind() {
     );
 }
 
-/// Whatever a file of the user is called, a new file of `gond` beside it leaves it alone.
+/// A new file of `gond` replaces no file of the user in the same folder, whatever that is called.
 #[test]
 fn a_new_file_leaves_those_beside_it_alone() {
     let folder = Folder::new("beside");

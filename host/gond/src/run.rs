@@ -317,7 +317,7 @@ fn interact(machine: &Machine) -> Result<ExitCode> {
     }
 }
 
-/// What is told when a kernel has ended by its own fault.
+/// The text that a user is shown when the kernel has stopped by a fault of its own.
 fn last_words(log: &KernelLog, kernel: &Path) -> String {
     let mut text = log.reason();
     for (title, content) in log.account(kernel) {

@@ -34,7 +34,7 @@ const LINE_CHARACTERS: usize = 200;
 /// How often the loop looks whether the guest is alive.
 const TICK: Duration = Duration::from_millis(100);
 /// How long text of the terminal is waited for that the guest sent before its first question.
-const OVERTAKEN: Duration = Duration::from_millis(5);
+const OVERTAKEN: Duration = Duration::from_millis(50);
 
 /// When the plug is pulled (SIGKILL), if it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@ use sip::compile::{Image, Options, compile};
 use sip::module::ExportIndex;
 use sip::stored;
 use sip::verify::{self, Verified};
+use std::io::Write;
 use std::path::Path;
 
 /// The ending of files with a stored image.
@@ -114,10 +115,11 @@ pub fn command(words: &[String]) -> Outcome {
     // A run that is interrupted leaves no half of it under the name.
     let mut part = into.as_os_str().to_owned();
     part.push(format!(".{}.new", std::process::id()));
-    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, into));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        (format!("{}: {error}", into.display()), 1)
-    })?;
+    let fill = |mut file: std::fs::File| {
+        let filled = file.write_all(&bytes).and_then(|()| std::fs::rename(&part, into));
+        filled.inspect_err(|_| drop(std::fs::remove_file(&part)))
+    };
+    let written = std::fs::File::create_new(&part).and_then(fill);
+    written.map_err(|error| (format!("{}: {error}", into.display()), 1))?;
     Ok(0)
 }

@@ -261,10 +261,15 @@ impl Callees {
         true
     }
 
-    /// The next place to look at, round and round.
-    pub(crate) fn next_place(&mut self) -> SpaceId {
-        self.looked_at = (self.looked_at + 1) % self.end().max(1);
+    /// The place to look at, round and round.
+    pub(crate) const fn place(&self) -> SpaceId {
         SpaceId(self.looked_at)
+    }
+
+    /// That place was looked at: the next one is another. Only what was paid for is passed, or the rounds of equal events would pass the same places
+    /// every time.
+    pub(crate) fn pass_place(&mut self) {
+        self.looked_at = (self.looked_at + 1) % self.end().max(1);
     }
 
     /// Takes one off that ends.

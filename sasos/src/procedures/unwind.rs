@@ -241,7 +241,7 @@ impl Server {
             return;
         }
         for _ in 0..LOOKS {
-            let space = self.callees.next_place();
+            let space = self.callees.place();
             let is_retired = self
                 .callees
                 .get(space)
@@ -249,14 +249,15 @@ impl Server {
             if !self.budget.spend(COST_PLACE) || is_retired && !self.callee_ends_if_left(world, space) {
                 return;
             }
+            self.callees.pass_place();
         }
     }
 
     /// Has callees end that nobody is inside of and that an account, or one below it, pays for, of so many at most and as far as the budget
     /// reaches; tells how many are left to be looked at.
     pub(crate) fn unused_callees_end(&mut self, world: &mut impl World, most: u32, payer: AccountId) -> u32 {
-        for left in (0..most).rev() {
-            let space = self.callees.next_place();
+        for passed in 0..most {
+            let space = self.callees.place();
             let paid = self.callees.get(space).map(|callee| callee.payer);
             let goes_on = match paid {
                 Some(paid) if self.ledger.is_within(paid, payer) => self.callee_ends_if_left(world, space),
@@ -264,8 +265,9 @@ impl Server {
                 None => self.budget.spend(COST_PLACE),
             };
             if !goes_on {
-                return left;
+                return most - passed;
             }
+            self.callees.pass_place();
         }
         0
     }

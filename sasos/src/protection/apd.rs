@@ -16,7 +16,7 @@
 use abi::{
     Error, Rights,
     call::arguments::{ApdDelete, ApdFlush, ApdGet, ApdInsert, ApdLock, ApdLookup},
-    layout::{APD_SLOTS, ApdDescription},
+    layout::{APD_SLOTS, ApdDescription, CALL_DEPTH_MAX},
 };
 use kcore::SpaceId;
 
@@ -26,7 +26,7 @@ use crate::{
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
-    lives::work::{Piece, Work},
+    lives::work::{COST_LARGEST, Piece, Work},
 };
 
 /// The `slot` argument of `ApdLock` that locks all, empty slots included.
@@ -35,6 +35,9 @@ pub const LOCK_ALL: u64 = u64::MAX;
 /// The cost of finding a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
 const COST_DERIVED: Cost = Cost::own(340);
+const COST_LINE: Cost = COST_DERIVED
+    .times(CALL_DEPTH_MAX as u64 + 2)
+    .and(Cost::calling(1_000, 2));
 const COST_SHOWN: Cost = Cost::own(390);
 const COST_LOCKS: Cost = Cost::own(130);
 
@@ -395,6 +398,10 @@ impl Server {
     /// A piece of what follows a change of an APD, if the domain is still there: it forgets, and so do those that read through to it, and
     /// those that read through to these.
     pub(crate) fn forgetting_piece(&mut self, world: &mut impl World, space: SpaceId, serial: u64) -> Piece {
+        // The first of an event gets to the end of the longest line of merged calls. Where none is reached, nothing is noted.
+        if self.budget.left() >= COST_LARGEST {
+            self.budget.at_least(COST_LINE);
+        }
         if self.domains.serial(space) == serial && self.forget_derived(world, space).is_err() {
             Piece::More
         } else {

@@ -12,7 +12,7 @@ use kcore::{
 use sasos::{Event, Outcome, accounts::Resource, lives::thread::Life};
 use sim::{machine::Touch, rng::Rng};
 
-use crate::harness::{Answer, ENTRY, System};
+use crate::harness::{Answer, ENTRY, PRICES, System};
 
 /// Threads inside of a procedure that ends: more than one piece takes out.
 const CROWD: usize = 9;
@@ -366,32 +366,118 @@ fn flush(system: &mut System, client: ThreadId) -> u64 {
     unreachable!("it ended, or the test did")
 }
 
+/// A client within so many calls that are merged with one another, each callee with a stack of its own.
+fn line_of_callees(system: &mut System, length: usize) -> ThreadId {
+    let first = system.first;
+    let service = system.service(first);
+    let client = system.client(&[(service.image, service.password)]);
+    for _ in 0..length {
+        let entered = match system.enter(client, service.image + ENTRY, PD_MERGE) {
+            Answer::Blocked => system.wait_for(client),
+            entered => entered,
+        };
+        assert_eq!(entered, Answer::Elsewhere);
+        let stack = system.platform.thread_context(client).rsp;
+        system.set_word(client, stack - 8, 1).unwrap();
+    }
+    client
+}
+
+/// Threads inside of so many procedures that are registered no more: the polls look at them again and again.
+fn retired_callees(system: &mut System, count: usize) -> Vec<ThreadId> {
+    let first = system.first;
+    let (clients, services): (Vec<_>, Vec<_>) = (0..count)
+        .map(|_| {
+            let service = system.service(first);
+            let client = system.client(&[(service.image, service.password)]);
+            assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+            (client, service)
+        })
+        .unzip();
+    for service in services {
+        let revoked = [service.image, service.password, 0];
+        system.call(first, Call::ObjPasswd, &revoked).unwrap();
+    }
+    clients
+}
+
+/// Polls, far more than the work that there is takes.
+fn polls(system: &mut System) {
+    for _ in 0..40 * CALL_DEPTH_MAX {
+        system.server.handle(&mut system.platform, Event::Poll);
+    }
+}
+
 /// Each callee of a line waits for the one that it called. These turns cost the same in every round of the list, so the deepest must not depend on
 /// what they leave of an event.
 #[test]
 fn a_line_of_merged_callees_ends_however_long_it_is() {
-    for price in [0, kcore::outside::Remote::<()>::CALL] {
+    for price in PRICES {
         for length in 1..CALL_DEPTH_MAX {
             let mut system = System::boot_with(61, 8192, 16384);
-            let first = system.first;
             system.server.price_calls(price);
-            let service = system.service(first);
-            let client = system.client(&[(service.image, service.password)]);
-            for _ in 0..length {
-                let entered = match system.enter(client, service.image + ENTRY, PD_MERGE) {
-                    Answer::Blocked => system.wait_for(client),
-                    entered => entered,
-                };
-                assert_eq!(entered, Answer::Elsewhere);
-                let stack = system.platform.thread_context(client).rsp;
-                system.set_word(client, stack - 8, 1).unwrap();
-            }
+            let client = line_of_callees(&mut system, length);
             (0..length).for_each(|_| system.leave(client, 0));
             system.exit(client, 0);
-            for _ in 0..40 * CALL_DEPTH_MAX {
+            polls(&mut system);
+            assert!(system.server.work.is_empty(), "{length} callees, {price} for a call");
+        }
+    }
+}
+
+/// Whoever has the head of a line forget may end behind the first piece, and the polls have something else to do before they come to the list.
+#[test]
+fn a_line_of_merged_callees_forgets_though_its_caller_is_gone() {
+    for price in PRICES {
+        for (length, retired) in [(24, 1), (CALL_DEPTH_MAX, 0), (CALL_DEPTH_MAX, 1), (CALL_DEPTH_MAX, 40)] {
+            let mut system = System::boot_with(62, 32_768, 16_384);
+            let client = line_of_callees(&mut system, length);
+            (0..length).for_each(|_| system.leave(client, 0));
+            let entry = system.image_of(client) + ENTRY;
+            let other = ThreadId(system.call(client, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
+            retired_callees(&mut system, retired);
+            system.finish_work();
+            system.server.price_calls(price);
+            system.run(other);
+            let flush = Event::Call {
+                thread: other,
+                number: Call::ApdFlush as u64,
+                arguments: [0; 6],
+                resumed: Resumed::First,
+            };
+            assert_eq!(system.server.handle(&mut system.platform, flush), Outcome::Again);
+            system.platform.kernel.again(None);
+            system.run(client);
+            system.start(client, Call::ThreadDelete, &[other.0, 0]);
+            polls(&mut system);
+            let length = format_args!("{length} callees, {retired} retired ones");
+            assert!(system.server.work.is_empty(), "{length}, {price} for a call");
+        }
+    }
+}
+
+/// The looks of the polls go round all places. An event pays for so many of them, and must not pass the same one in each round.
+#[test]
+fn a_retired_callee_ends_wherever_it_stands() {
+    for (price, guests) in PRICES
+        .into_iter()
+        .flat_map(|price| (6..23).map(move |guests| (price, guests)))
+    {
+        for before in (0..64).step_by(3) {
+            let mut system = System::boot_with(777, 16_384, 16_384);
+            let first = system.first;
+            for _ in 0..before {
+                system.task(first);
+            }
+            let client = retired_callees(&mut system, 1 + guests)[0];
+            system.finish_work();
+            system.server.price_calls(price);
+            system.leave(client, 0);
+            for _ in 0..100 {
                 system.server.handle(&mut system.platform, Event::Poll);
             }
-            assert!(system.server.work.is_empty(), "{length} callees, {price} for a call");
+            let left = system.server.callees.count();
+            assert_eq!(left, guests, "behind {before} tasks, {price} for a call");
         }
     }
 }

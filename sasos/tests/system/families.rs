@@ -337,3 +337,35 @@ fn spaces_are_paid_for() {
     );
     system.check_to_the_end();
 }
+
+/// What nobody uses is taken back for an account that has no space left, in whatever place that stands.
+#[test]
+fn an_idle_callee_is_taken_back_wherever_it_stands() {
+    for places in 20..40 {
+        let mut system = System::boot_with(71, 16_384, 16_384);
+        let first = system.first;
+        let program = system.task(first);
+        let task = system.server.threads.find(program).expect("it lives").task;
+        let account = system.server.tasks.get(task).expect("a task").account;
+        let mut limits = system.server.ledger.limits(account);
+        limits[Resource::Spaces as usize] = 2;
+        system.server.ledger.set_limits(account, limits);
+        for _ in 0..places {
+            system.task(first);
+        }
+        let service = system.service(program);
+        assert_eq!(
+            system.enter(program, service.image + ENTRY, PD_EMPTY),
+            Answer::Elsewhere
+        );
+        system.leave(program, 0);
+        for _ in places..70 {
+            system.task(first);
+        }
+        let image = system.image(program);
+        let start = [image + ENTRY, image + PROGRAM_PAGES * PAGE, 0, 0, 3];
+        system.server.price_calls(kcore::outside::Remote::<()>::CALL);
+        let made = system.call(program, Call::TaskCreate, &start);
+        assert!(made.is_ok(), "behind {places} tasks: {made:?}");
+    }
+}

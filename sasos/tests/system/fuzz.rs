@@ -15,7 +15,7 @@ use kcore::{Machine, ThreadId, thread::State, wait::Key};
 use sasos::{Event, lives::thread::Life};
 use sim::{machine::Touch, rng::Rng, seeds};
 
-use crate::harness::{Answer, DATA, ENTRY, System};
+use crate::harness::{Answer, DATA, ENTRY, PRICES, System};
 
 /// Calls of one seed.
 const CALLS: u32 = 25_000;
@@ -46,6 +46,7 @@ impl Fuzz {
     fn new(seed: u64) -> Self {
         // Little memory and disk, so that both run out now and then.
         let mut system = System::boot_with(seed, 1500 + (seed as u32 % 4) * 1000, 2000 + seed % 3 * 3000);
+        system.server.price_calls(PRICES[seed as usize / 2 % 2]);
         let first = system.first;
         let (password, _) = system
             .call(first, Call::ObjPasswd, &[FIRST_PROGRAM, 0, Rights::RX.bits().into()])

@@ -32,6 +32,8 @@ pub const ENTRY: u64 = PAGE;
 pub const DATA: u64 = 2 * PAGE;
 /// Pages of the first program.
 pub const PROGRAM_PAGES: u64 = 3;
+/// The price of a call of the machine with the server inside of the kernel, and outside.
+pub const PRICES: [u64; 2] = [0, kcore::outside::Remote::<()>::CALL];
 /// Steps after which something that does not end counts as hanging.
 pub const RETRIES: u32 = 20_000;
 /// The most pieces that are waited for: far more than the largest work of a test takes.

@@ -88,7 +88,7 @@ fn power(stand: &mut Stand<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// What a power cut has undone is told once, also where a script plays and no shell greets; standard output has none of it. The same with programs to
+/// After a power cut a script tells once, on standard error, which syncs and names are lost, though no shell greets. The same with programs to
 /// be brought up to date, behind which the image counts as clean.
 fn told_cut(stand: &mut Stand<'_, '_>) -> Result<()> {
     let programs = built()?.programs;
