@@ -21,8 +21,13 @@ use kcore::{
     thread::{Context, Resumed},
 };
 
-use crate::lives::budget::Cost;
-use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
+use crate::{
+    Server, World,
+    lives::budget::Cost,
+    lives::exception::Fault,
+    lives::thread::Pause,
+    lives::work::{COST_LARGEST, PIECE},
+};
 
 /// How long a thread that is to end may work or wait inside a foreign callee.
 pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
@@ -32,6 +37,8 @@ const LOOKS: usize = 32;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
 const COST_LOOK: Cost = Cost::calling(300, 4);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
+// Each poll has enough for one before the list of work.
+const _: () = assert!(COST_LOOK.and(COST_UNWIND).outside() <= PIECE - COST_LARGEST);
 
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

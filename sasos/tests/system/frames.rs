@@ -10,7 +10,7 @@ use abi::{
 use kcore::{Machine, ThreadId};
 use sasos::{Event, Outcome, accounts::Resource};
 
-use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System, Trouble};
+use crate::harness::{Answer, ENTRY, PRICES, PROGRAM_PAGES, System, Trouble};
 
 /// A client that calls from its own exception handler switches none of the service's off.
 #[test]
@@ -340,7 +340,7 @@ fn handlers_nest_as_deeply_as_calls_do() {
 /// Procedures whose password is gone, and which threads are inside of, cost each poll a look. They keep no thread that is to end from that.
 #[test]
 fn retired_callees_keep_no_condemned_thread() {
-    for (price, retired) in [(0, 0), (0, 16), (0, 70), (180, 1), (180, 20)] {
+    for (price, retired) in [(0, 0), (0, 16), (0, 70), (PRICES[1], 1), (PRICES[1], 20)] {
         let mut system = System::boot_with(777, 8192, 16384);
         let first = system.first;
         for _ in 0..retired {

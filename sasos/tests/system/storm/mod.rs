@@ -406,7 +406,10 @@ impl Storm {
         if self.is_crowded {
             // There may be no memory for anything. It comes back with those who have taken it.
             let answer = self.system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]);
-            assert!(answer.is_ok() || answer == Err(Error::NoMemory), "{answer:?}");
+            assert!(
+                answer.is_ok() || matches!(answer, Err(Error::NoMemory | Error::LimitReached)),
+                "{answer:?}"
+            );
             for number in 0..self.model.things.len() {
                 if let Some(thing) = self.model.things[number].take_if(|thing| !thing.kept) {
                     let answer = self.system.call(first, Call::ObjDelete, &[thing.base]);
