@@ -78,7 +78,7 @@ impl Storm {
         let frames = 130 + rng.below(170) as u32;
         let blocks = *rng.pick(&[700, 1500, 4096]);
         let mut system = System::boot_with(seed, frames, blocks);
-        system.server.price_calls(*rng.pick(&crate::harness::PRICES));
+        system.server.price_calls(rng.below(crate::harness::PRICES[1] + 1));
         let first = system.first;
         let (clist, _) = system.clist(first, &[]);
         system.call(first, Call::ApdInsert, &[0, clist]).unwrap();
