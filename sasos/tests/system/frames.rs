@@ -362,3 +362,39 @@ fn retired_callees_keep_no_condemned_thread() {
         assert!(ends, "{retired} retired procedures, {price} a call");
     }
 }
+
+/// Many threads are to end at the same time. The polls look at a few of them each, and come again at once until all were looked at.
+#[test]
+fn condemned_threads_do_not_wait_for_each_other() {
+    for price in PRICES {
+        let mut system = System::boot_with(778, 16_384, 16_384);
+        let first = system.first;
+        let clients: Vec<_> = (0..60)
+            .map(|_| {
+                let service = system.service(first);
+                let client = system.client(&[(service.image, service.password)]);
+                assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+                assert_eq!(
+                    system.start(client, Call::ThreadSleep, &[0, u64::MAX / 2]),
+                    Answer::Blocked
+                );
+                client
+            })
+            .collect();
+        for client in &clients {
+            system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
+        }
+        system.server.price_calls(price);
+        // Three rounds: the bound may begin within the first, and ends with the second.
+        for _ in 0..3 {
+            system.pass(sasos::lives::doom::UNWIND_BOUND_NS);
+            let polls = (0..1000).take_while(|_| {
+                system.server.handle(&mut system.platform, Event::Poll);
+                system.server.is_unfinished()
+            });
+            assert!(polls.count() < 1000, "it comes to rest");
+        }
+        let inside = clients.iter().filter(|&&client| system.depth(client) > 0).count();
+        assert_eq!(inside, 0, "{price} a call");
+    }
+}
