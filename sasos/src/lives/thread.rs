@@ -316,8 +316,11 @@ impl Threads {
     /// Enters a thread among those that have a [`Doom`].
     pub(crate) fn condemn(&mut self, thread: ThreadId) {
         self.dooms.enter();
-        self.condemned
-            .push_back(&mut self.condemned_links, thread.index() as u32);
+        self.stands_last(thread.index() as u32);
+    }
+
+    fn stands_last(&mut self, index: u32) {
+        self.condemned.push_back(&mut self.condemned_links, index);
     }
 
     /// Takes it off.
@@ -331,7 +334,7 @@ impl Threads {
         let index = self.condemned.head;
         let thread = self.table.get(index as usize)?.id;
         self.condemned.remove(&mut self.condemned_links, index);
-        self.condemned.push_back(&mut self.condemned_links, index);
+        self.stands_last(index);
         Some(thread)
     }
 
