@@ -506,6 +506,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
                     &mut self.others[number as usize]
                 };
                 part.queues.remove(&mut self.links, index, level);
+                if part.again == index {
+                    part.again = NONE;
+                }
             }
             State::Parked(key) => self.leave_queue(index, key),
             State::Running => {

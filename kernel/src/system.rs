@@ -293,8 +293,11 @@ impl<S: Supervisor> System<S> {
     /// Has the server look at its clock and its disk.
     fn poll(&mut self) {
         self.news = false;
-        self.looks.begin(self.platform.now_ns());
+        let began = self.platform.now_ns();
+        self.looks.begin(began);
         self.supervisor.handle(&mut self.platform, Event::Poll);
+        // The next thread may have a call to do again, which is another piece: interrupts first.
+        self.unfinished |= self.platform.now_ns() >= began + LONG_NS;
         self.poll_soon();
     }
 

@@ -115,6 +115,36 @@ fn nobody_who_ends_is_passed_by_those_who_come_later() {
     rig.check();
 }
 
+/// An end of many pieces gives way to small ones that came behind it, though each poll leaves it off in the middle.
+#[test]
+fn a_large_end_is_passed_by_small_ones() {
+    let mut rig = Rig::new(3, 16_000, 4096);
+    let [large, small, smaller] = [200, 1, 0].map(|objects| {
+        let actor = rig.actor(Apd::EMPTY);
+        for _ in 0..objects {
+            let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+            rig.store(actor.space, base, 1).unwrap();
+        }
+        actor.task
+    });
+    for task in [large, small, smaller] {
+        rig.server.task_kill(task, EXCEPTION_KILL);
+    }
+    let polls = (0..1000).take_while(|_| {
+        rig.server.handle(&mut rig.world, Event::Poll);
+        [small, smaller]
+            .iter()
+            .any(|&task| rig.server.tasks.get(task).is_some())
+    });
+    let polls = polls.count();
+    assert!(
+        rig.server.tasks.get(large).is_some(),
+        "the large one ended within {polls} polls"
+    );
+    rig.settle();
+    rig.check();
+}
+
 /// A task without a thread ends with nothing but its place and its account. Those cost something, so that few go in one event.
 #[test]
 fn tasks_that_could_not_begin_end_in_pieces() {

@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gond");
 
@@ -162,7 +161,6 @@ fn only_a_wait_that_lasts_is_told() {
         );
         std::fs::write(&cargo, text).expect("a cargo");
         std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
-        let began = Instant::now();
         let output = folder.gond(&["ls", "a.img"], Some(&folder.0));
         let complaint = complaint(&output);
         assert!(complaint.contains("it has failed"), "{complaint}");
@@ -172,7 +170,5 @@ fn only_a_wait_that_lasts_is_told() {
             "{complaint}"
         );
         assert!(expected.is_none_or(|says| complaint.contains(says)), "{complaint}");
-        // What was to tell of the wait is gone with it.
-        assert!(seconds != "0" || began.elapsed() < Duration::from_secs(30));
     }
 }

@@ -74,16 +74,17 @@ impl Server {
             Continuation::Report { counts, .. } if counts.0 == serial => (counts.1, counts.2),
             _ => (0, 0),
         };
-        while u64::from(place) < self.threads.places() {
-            if !self.budget.spend(COST_COUNTED) {
-                if let Continuation::Report { counts, .. } = &mut self.threads.record(caller.thread).continuation {
-                    *counts = (serial, place, count);
-                }
-                return Err(Stop::Again);
-            }
+        while u64::from(place) < self.threads.places() && self.budget.spend(COST_COUNTED) {
             let thread = self.threads.live_at(place as usize);
             count += u32::from(thread.is_some_and(|record| world.thread_space(record.id) == space));
             place += 1;
+        }
+        // Also of a whole count: should nothing be left to write the report, that does not count again.
+        if let Continuation::Report { counts, .. } = &mut self.threads.record(caller.thread).continuation {
+            *counts = (serial, place, count);
+        }
+        if u64::from(place) < self.threads.places() {
+            return Err(Stop::Again);
         }
         Ok(count.into())
     }

@@ -80,6 +80,7 @@ impl Server {
             || self.checkpoint.is_freezing()
             || self.checkpoint.is_letting_go()
             || !self.work.is_empty()
+            || self.threads.dooms.is_under_way()
     }
 
     /// Does a piece of the work that a checkpoint has left.

@@ -29,6 +29,11 @@ impl Cost {
         Self::calling(self.instructions * count, self.calls * count)
     }
 
+    /// The instructions that it costs with the server outside of the kernel, where calls of the machine are dearest.
+    pub(crate) const fn outside(self) -> u64 {
+        self.instructions + self.calls * kcore::outside::Remote::<()>::CALL
+    }
+
     /// That of this step and another one.
     #[inline]
     pub(crate) const fn and(self, other: Self) -> Self {

@@ -21,17 +21,62 @@ use kcore::{
     thread::{Context, Resumed},
 };
 
-use crate::lives::budget::Cost;
-use crate::{Server, World, lives::exception::Fault, lives::thread::Pause};
+use crate::{
+    Server, World,
+    lives::budget::Cost,
+    lives::exception::Fault,
+    lives::thread::Pause,
+    lives::work::{COST_LARGEST, PIECE},
+};
 
 /// How long a thread that is to end may work or wait inside a foreign callee.
 pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 
-/// Condemned threads that one event looks at.
-const LOOKS: usize = 32;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
 const COST_LOOK: Cost = Cost::calling(300, 4);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
+// Each poll has enough for one before the list of work.
+const _: () = assert!(COST_LOOK.and(COST_UNWIND).outside() <= PIECE - COST_LARGEST);
+
+/// The time from the beginning of a round of looks to that of the next one.
+const ROUND_NS: u64 = 100_000_000;
+
+/// A round of looks at all threads that are condemned, in pieces.
+#[derive(Default)]
+pub(crate) struct Round {
+    /// How many there are.
+    count: usize,
+    /// How many of them this round has left to look at.
+    unseen: usize,
+    /// When the next round begins.
+    next_ns: u64,
+}
+
+impl Round {
+    /// One more is condemned.
+    pub(crate) const fn enter(&mut self) {
+        self.count += 1;
+    }
+
+    /// One is not any more.
+    pub(crate) fn leave(&mut self) {
+        self.count -= 1;
+        self.unseen = self.unseen.min(self.count);
+    }
+
+    /// Whether a round has begun and is not over.
+    #[inline]
+    pub(crate) const fn is_under_way(&self) -> bool {
+        self.unseen > 0
+    }
+
+    /// Begins a round if one is due.
+    const fn begin(&mut self, now_ns: u64) {
+        if self.unseen == 0 && now_ns >= self.next_ns {
+            (self.unseen, self.next_ns) = (self.count, now_ns + ROUND_NS);
+        }
+    }
+}
 
 /// A thread that has to end when it comes back from a foreign callee.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -128,15 +173,15 @@ impl Server {
 
     /// Unwinds what was condemned and has not returned in time: looks at each of them in turn.
     fn condemned_threads_go_on(&mut self, world: &mut impl World) {
-        let mut first = None;
-        for _ in 0..LOOKS {
-            if !self.budget.has(COST_LOOK.and(COST_UNWIND)) {
-                break;
-            }
-            let Some(thread) = self.threads.first_condemned().filter(|&thread| first != Some(thread)) else {
-                break;
-            };
-            first = first.or(Some(thread));
+        if self.threads.dooms.count == 0 {
+            return;
+        }
+        self.threads.dooms.begin(world.now_ns());
+        while self.threads.dooms.is_under_way()
+            && self.budget.has(COST_LOOK.and(COST_UNWIND))
+            && let Some(thread) = self.threads.first_condemned()
+        {
+            self.threads.dooms.unseen -= 1;
             self.budget.spend(COST_LOOK);
             self.doom_goes_on(world, thread);
         }

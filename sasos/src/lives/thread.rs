@@ -34,7 +34,7 @@ use crate::{
     containers::{Boxed, push_reserved, reserve},
     lives::chunks::Chunks,
     lives::continuation::Continuation,
-    lives::doom::Doom,
+    lives::doom::{Doom, Round},
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     lives::work::piece,
@@ -223,6 +223,8 @@ pub struct Threads {
     /// Threads that have a [`Doom`].
     condemned: List,
     condemned_links: Box<[Link]>,
+    /// The looks at them.
+    pub(crate) dooms: Round,
 }
 
 impl Default for Threads {
@@ -234,6 +236,7 @@ impl Default for Threads {
             count: 0,
             condemned: List::EMPTY,
             condemned_links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
+            dooms: Round::default(),
         }
     }
 }
@@ -312,20 +315,26 @@ impl Threads {
 
     /// Enters a thread among those that have a [`Doom`].
     pub(crate) fn condemn(&mut self, thread: ThreadId) {
-        self.condemned
-            .push_back(&mut self.condemned_links, thread.index() as u32);
+        self.dooms.enter();
+        self.stands_last(thread.index() as u32);
+    }
+
+    fn stands_last(&mut self, index: u32) {
+        self.condemned.push_back(&mut self.condemned_links, index);
     }
 
     /// Takes it off.
     pub(crate) fn pardon(&mut self, thread: ThreadId) {
+        self.dooms.leave();
         self.condemned.remove(&mut self.condemned_links, thread.index() as u32);
     }
 
     /// The first of them, which is the last from now on.
     pub(crate) fn first_condemned(&mut self) -> Option<ThreadId> {
-        let thread = self.table.get(self.condemned.head as usize)?.id;
-        self.pardon(thread);
-        self.condemn(thread);
+        let index = self.condemned.head;
+        let thread = self.table.get(index as usize)?.id;
+        self.condemned.remove(&mut self.condemned_links, index);
+        self.stands_last(index);
         Some(thread)
     }
 

@@ -28,7 +28,8 @@ use crate::{
 /// The most that one event may spend on long work, in instructions, roughly.
 pub const PIECE: u64 = 12_000;
 
-/// The most that an item of the list needs to get on: the first tables of a space.
+/// So much is left for the first item of a poll, whatever was looked at before: enough for the first tables of a space. An item that needs more to get on sees to
+/// that itself.
 pub(crate) const COST_LARGEST: u64 = 8_000;
 /// The cost of a piece that comes to nothing, because too little was left for it.
 const COST_TURN: Cost = Cost::own(430);
@@ -66,7 +67,7 @@ pub(crate) enum Work {
 pub(crate) enum Piece {
     /// It was the last.
     Done,
-    /// The budget is used up.
+    /// There is more to do: the budget is used up, or another item must go before.
     More,
 }
 

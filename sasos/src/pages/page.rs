@@ -154,8 +154,8 @@ impl Server {
         if self.is_durable(object, range.from, range.to) {
             return Ok((0, 0));
         }
-        // Should what is being written fail, its pages are dirty again: then look anew. Whoever has waited once is not passed by others again, whose
-        // syncs of the same object could go on for ever: the next checkpoint is for all.
+        // Should what is being written fail, its pages are dirty again: then look anew. A thread that
+        // has waited once asks for a checkpoint, which is for all: syncs of the same object by others could go before it for ever.
         if let Err(stop) = self.wait_for_writing(range.id) {
             let continuation = &mut self.threads.record(caller.thread).continuation;
             if *continuation != Continuation::Waited {

@@ -210,8 +210,6 @@ impl Server {
     /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
     /// that was all. Nobody pays for blocks of their pages any more.
     pub(crate) fn forget_slots(&mut self, id: ObjectId, count: u64) -> bool {
-        // Each event gets on, however much was spent before; but once, or one that asks for many frames never ended.
-        self.budget.at_least(COST_CHUNK);
         while let Some(first) = self.objects.get(id).slots.last_bare(count) {
             if !self.budget.spend(COST_CHUNK) {
                 return false;

@@ -453,14 +453,7 @@ impl Server {
             self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
         }
         let payer = self.callee_payer(grant, parent);
-        let made = match self.callee_domain_create(world, apd, parent, payer) {
-            Err(Error::NoMemory | Error::LimitReached) => {
-                self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
-                self.callee_domain_create(world, apd, parent, payer)
-            }
-            made => made,
-        };
-        let space = made?;
+        let space = self.callee_domain_create(world, apd, parent, payer)?;
         if let Err(error) = self.work.promise() {
             self.domain_end(world, space);
             return Err(error);

@@ -25,6 +25,7 @@ use crate::{
     directory::object::ObjectId,
     lives::budget::Cost,
     lives::task::TaskId,
+    lives::work::COST_LARGEST,
     procedures::pdx::Derived,
     protection::apd::Apd,
     protection::node::{Node, NodeRef, Nodes, PAGE_BYTES, Table},
@@ -36,6 +37,7 @@ const DOMAINS_KEPT: usize = 8;
 const COST_LINK: u64 = 22;
 /// Units of work that must be left for a table of links to be taken out.
 const TABLE_WORK: u64 = 350;
+const _: () = assert!(TABLE_WORK * COST_LINK <= COST_LARGEST);
 /// Bytes that a domain costs without its cache.
 const DOMAIN_BYTES: u64 = core::mem::size_of::<Domain>() as u64;
 

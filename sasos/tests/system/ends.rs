@@ -481,3 +481,53 @@ fn a_retired_callee_ends_wherever_it_stands() {
         }
     }
 }
+
+/// While the domains of a line forget one after the other, the kernel must not remember a call that the change has taken from those behind.
+#[test]
+fn no_call_that_was_taken_away_is_remembered_between_two_pieces() {
+    let mut system = System::boot_with(81, 32_768, 16_384);
+    let first = system.first;
+    // A procedure that the client may call because it holds the object.
+    let (target, owner) = system.call(first, Call::ObjClone, &[FIRST_PROGRAM, PAGE, 0]).unwrap();
+    let (list, _) = system.clist(first, &[]);
+    system.register(first, target, list);
+    let client = system.client(&[(target, owner)]);
+    let entry = system.image_of(client) + ENTRY;
+    let other = ThreadId(system.call(client, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
+    let mut last = 0;
+    for password in 100..140 {
+        let image = system.image(client);
+        let (entries, _) = system.object(client, 1);
+        system.set_word(client, entries, image + ENTRY).unwrap();
+        system
+            .call(client, Call::ObjCrePdx, &[image, password, 0, entries, 1])
+            .unwrap();
+        assert_eq!(system.enter(client, image + ENTRY, PD_MERGE), Answer::Elsewhere);
+        system.leave(client, 0);
+        last = last.max(image);
+    }
+    // Inside of the one that forgets last.
+    assert_eq!(system.enter(client, last + ENTRY, PD_MERGE), Answer::Elsewhere);
+    assert_eq!(system.enter(client, target + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    system.leave(client, 0);
+    system.run(other);
+    let delete = |resumed| Event::Call {
+        thread: other,
+        number: Call::ApdDelete as u64,
+        arguments: [0; 6],
+        resumed,
+    };
+    assert_eq!(
+        system.server.handle(&mut system.platform, delete(Resumed::First)),
+        Outcome::Again
+    );
+    // The domain inherits until its turn comes. A call now is one from before.
+    system.run(client);
+    if system.enter(client, target + ENTRY, PD_EMPTY) == Answer::Elsewhere {
+        system.leave(client, 0);
+    }
+    system.run(other);
+    while system.server.handle(&mut system.platform, delete(Resumed::Woken)) == Outcome::Again {}
+    system.run(client);
+    assert_ne!(system.enter(client, target + ENTRY, PD_EMPTY), Answer::Elsewhere);
+}

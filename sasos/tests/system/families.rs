@@ -5,7 +5,7 @@ use abi::{
     address::PAGE,
     layout::{CONTROL_CHECKPOINT, FOREVER, PD_EMPTY, PD_MERGE},
 };
-use kcore::ThreadId;
+use kcore::{Machine, ThreadId};
 use sasos::accounts::{AccountId, RESOURCE_LIST, Resource, limits, limits::PROGRAM_SEMAPHORES};
 
 use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System};
@@ -368,4 +368,33 @@ fn an_idle_callee_is_taken_back_wherever_it_stands() {
         let made = system.call(program, Call::TaskCreate, &start);
         assert!(made.is_ok(), "behind {places} tasks: {made:?}");
     }
+}
+
+/// A program that has no memory left of its own takes back what it does not use itself. Others keep their callees.
+#[test]
+fn a_program_at_its_limit_takes_no_callees_of_others() {
+    let mut system = System::boot_with(72, 16_384, 16_384);
+    let first = system.first;
+    let service = system.service(first);
+    let client = system.client(&[(service.image, service.password)]);
+    let domain = |system: &mut System| {
+        assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+        let space = system.platform.thread_space(client);
+        system.leave(client, 0);
+        (space, system.server.domains.serial(space))
+    };
+    let before = domain(&mut system);
+    let program = system.task(first);
+    let own = system.service(program);
+    let task = system.server.threads.find(program).expect("it lives").task;
+    let account = system.server.tasks.get(task).expect("a task").account;
+    let mut limits = system.server.ledger.limits(account);
+    limits[Resource::Spaces as usize] = system.server.ledger.used(account, Resource::Spaces);
+    system.server.ledger.set_limits(account, limits);
+    let entered = match system.enter(program, own.image + ENTRY, PD_MERGE) {
+        Answer::Blocked => system.wait_for(program),
+        entered => entered,
+    };
+    assert_eq!(entered, Answer::Done(Err(Error::LimitReached)));
+    assert_eq!(domain(&mut system), before);
 }

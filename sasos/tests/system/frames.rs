@@ -10,7 +10,7 @@ use abi::{
 use kcore::{Machine, ThreadId};
 use sasos::{Event, Outcome, accounts::Resource};
 
-use crate::harness::{Answer, ENTRY, PROGRAM_PAGES, System, Trouble};
+use crate::harness::{Answer, ENTRY, PRICES, PROGRAM_PAGES, System, Trouble};
 
 /// A client that calls from its own exception handler switches none of the service's off.
 #[test]
@@ -340,7 +340,7 @@ fn handlers_nest_as_deeply_as_calls_do() {
 /// Procedures whose password is gone, and which threads are inside of, cost each poll a look. They keep no thread that is to end from that.
 #[test]
 fn retired_callees_keep_no_condemned_thread() {
-    for (price, retired) in [(0, 0), (0, 16), (0, 70), (180, 1), (180, 20)] {
+    for (price, retired) in [(0, 0), (0, 16), (0, 70), (PRICES[1], 1), (PRICES[1], 20)] {
         let mut system = System::boot_with(777, 8192, 16384);
         let first = system.first;
         for _ in 0..retired {
@@ -360,5 +360,41 @@ fn retired_callees_keep_no_condemned_thread() {
             system.depth(client) == 0
         });
         assert!(ends, "{retired} retired procedures, {price} a call");
+    }
+}
+
+/// Many threads are to end at the same time. The polls look at a few of them each, and come again at once until all were looked at.
+#[test]
+fn condemned_threads_do_not_wait_for_each_other() {
+    for price in PRICES {
+        let mut system = System::boot_with(778, 16_384, 16_384);
+        let first = system.first;
+        let clients: Vec<_> = (0..60)
+            .map(|_| {
+                let service = system.service(first);
+                let client = system.client(&[(service.image, service.password)]);
+                assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+                assert_eq!(
+                    system.start(client, Call::ThreadSleep, &[0, u64::MAX / 2]),
+                    Answer::Blocked
+                );
+                client
+            })
+            .collect();
+        for client in &clients {
+            system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
+        }
+        system.server.price_calls(price);
+        // Three rounds: the bound may begin within the first, and ends with the second.
+        for _ in 0..3 {
+            system.pass(sasos::lives::doom::UNWIND_BOUND_NS);
+            let polls = (0..1000).take_while(|_| {
+                system.server.handle(&mut system.platform, Event::Poll);
+                system.server.is_unfinished()
+            });
+            assert!(polls.count() < 1000, "it comes to rest");
+        }
+        let inside = clients.iter().filter(|&&client| system.depth(client) > 0).count();
+        assert_eq!(inside, 0, "{price} a call");
     }
 }

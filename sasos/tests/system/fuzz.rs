@@ -46,7 +46,8 @@ impl Fuzz {
     fn new(seed: u64) -> Self {
         // Little memory and disk, so that both run out now and then.
         let mut system = System::boot_with(seed, 1500 + (seed as u32 % 4) * 1000, 2000 + seed % 3 * 3000);
-        system.server.price_calls(PRICES[seed as usize / 2 % 2]);
+        // From the price within the kernel to that outside.
+        system.server.price_calls(seed * 67 % (PRICES[1] + 1));
         let first = system.first;
         let (password, _) = system
             .call(first, Call::ObjPasswd, &[FIRST_PROGRAM, 0, Rights::RX.bits().into()])

@@ -263,7 +263,9 @@ impl System {
 
     /// Does again what woken threads were parked with.
     pub fn pump(&mut self) {
-        loop {
+        let mut last = None;
+        for again in 0.. {
+            assert!(again < PIECES_MOST, "a call is made again and again: {last:?}");
             self.finish_work();
             let table = &self.platform.kernel.threads().table;
             let Some(thread) = table
@@ -277,6 +279,7 @@ impl System {
             let Some(operation) = self.platform.kernel.threads_mut().table[id.index()].operation.take() else {
                 continue;
             };
+            last = Some((id, operation));
             let event = Event::Call {
                 thread: id,
                 number: operation.number,
