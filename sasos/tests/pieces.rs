@@ -380,7 +380,7 @@ fn the_objects_of_a_task_that_ends_go_in_pieces() {
     assert_eq!(rig.server.tasks.iter().count(), 0);
 }
 
-/// Whatever the first one leaves of an event's budget.
+/// The first object of an event leaves a rest of the budget that depends on its pages. No rest is enough for more objects than a full budget.
 #[test]
 fn objects_of_two_slots_go_in_pieces() {
     for pages in 0..20 {

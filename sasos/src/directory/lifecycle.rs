@@ -15,17 +15,20 @@ use crate::{
     containers::push,
     directory::creation::{AddressesOf, Kind},
     directory::object::{ENDS, ObjectId},
+    directory::slot_map::cost_of_slots,
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
-    lives::work::{Piece, Work},
+    lives::work::{COST_LARGEST, Piece, Work},
     protection::capability::password_or_random,
     protection::withdraw::CalleesOf,
 };
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
 const COST_OBJECT: Cost = Cost::calling(2000, 2);
+// The first item of a poll gives back the addresses of the largest object.
+const _: () = assert!(COST_OBJECT.and(cost_of_slots(u64::MAX)).outside() <= COST_LARGEST);
 
 impl Server {
     /// `ObjCreate`: bytes, password.

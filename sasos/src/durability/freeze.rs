@@ -73,7 +73,8 @@ pub(crate) const fn waits_for_freezing(call: Call) -> bool {
 }
 
 impl Server {
-    /// Whether there is work left that waits for nothing, of the store, a checkpoint or a revocation: then `Event::Poll` is due soon.
+    /// Whether there is work left that waits for nothing, of the store, a checkpoint, a revocation, or a round of looks at threads that are to end: then
+    /// `Event::Poll` is due soon.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
         self.store.is_stopped()

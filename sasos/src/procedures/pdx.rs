@@ -132,7 +132,7 @@ pub struct Callees {
     by_object: Map<OfObject, ()>,
     /// Those that are not open.
     closed: usize,
-    /// The place that was looked at last.
+    /// The place that is looked at next.
     looked_at: u32,
     /// Whether polls have looked at them first the last time.
     went_first: bool,

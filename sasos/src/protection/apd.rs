@@ -35,11 +35,12 @@ pub const LOCK_ALL: u64 = u64::MAX;
 /// The cost of finding a domain that reads through to another, in instructions, roughly; of a Clist that is shown beside what reading it
 /// costs; and of the locks of one domain while Clists are shown.
 const COST_DERIVED: Cost = Cost::own(340);
+const COST_SHOWN: Cost = Cost::own(390);
+const COST_LOCKS: Cost = Cost::own(130);
+/// The cost of going down the longest line of merged calls and of having its last domain forget.
 const COST_LINE: Cost = COST_DERIVED
     .times(CALL_DEPTH_MAX as u64 + 2)
     .and(Cost::calling(1_000, 2));
-const COST_SHOWN: Cost = Cost::own(390);
-const COST_LOCKS: Cost = Cost::own(130);
 
 /// A Clist that a slot names.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -436,7 +437,7 @@ impl Server {
             if let Some(domain) = self.domains.get_mut(space) {
                 domain.told = Some(told);
             }
-            // What is done is noted, so the next event has less far to go down, and begins here.
+            // This domain is noted as done, so the next event does not go down to it again.
             if !self.budget.is_left() {
                 return Err(Stop::Again);
             }

@@ -42,6 +42,24 @@ impl System {
         }
     }
 
+    /// Threads inside of so many procedures that are registered no more: the polls look at them again and again.
+    pub fn retired_callees(&mut self, count: usize) -> Vec<ThreadId> {
+        let first = self.first;
+        let (clients, services): (Vec<_>, Vec<_>) = (0..count)
+            .map(|_| {
+                let service = self.service(first);
+                let client = self.client(&[(service.image, service.password)]);
+                assert_eq!(self.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+                (client, service)
+            })
+            .unzip();
+        for service in services {
+            let revoked = [service.image, service.password, 0];
+            self.call(first, Call::ObjPasswd, &revoked).unwrap();
+        }
+        clients
+    }
+
     /// Registers the entry point of an image.
     pub fn register(&mut self, owner: ThreadId, image: u64, clist: u64) -> u64 {
         let (entries, _) = self.object(owner, 1);

@@ -383,24 +383,6 @@ fn line_of_callees(system: &mut System, length: usize) -> ThreadId {
     client
 }
 
-/// Threads inside of so many procedures that are registered no more: the polls look at them again and again.
-fn retired_callees(system: &mut System, count: usize) -> Vec<ThreadId> {
-    let first = system.first;
-    let (clients, services): (Vec<_>, Vec<_>) = (0..count)
-        .map(|_| {
-            let service = system.service(first);
-            let client = system.client(&[(service.image, service.password)]);
-            assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
-            (client, service)
-        })
-        .unzip();
-    for service in services {
-        let revoked = [service.image, service.password, 0];
-        system.call(first, Call::ObjPasswd, &revoked).unwrap();
-    }
-    clients
-}
-
 /// Polls, far more than the work that there is takes.
 fn polls(system: &mut System) {
     for _ in 0..40 * CALL_DEPTH_MAX {
@@ -425,7 +407,7 @@ fn a_line_of_merged_callees_ends_however_long_it_is() {
     }
 }
 
-/// Whoever has the head of a line forget may end behind the first piece, and the polls have something else to do before they come to the list.
+/// The thread that flushes the head of a line may be killed after the first piece. The polls do the rest, though other looks take a part of each.
 #[test]
 fn a_line_of_merged_callees_forgets_though_its_caller_is_gone() {
     for price in PRICES {
@@ -435,7 +417,7 @@ fn a_line_of_merged_callees_forgets_though_its_caller_is_gone() {
             (0..length).for_each(|_| system.leave(client, 0));
             let entry = system.image_of(client) + ENTRY;
             let other = ThreadId(system.call(client, Call::ThreadCreate, &[entry, 0, 3]).unwrap().0);
-            retired_callees(&mut system, retired);
+            system.retired_callees(retired);
             system.finish_work();
             system.server.price_calls(price);
             system.run(other);
@@ -469,7 +451,7 @@ fn a_retired_callee_ends_wherever_it_stands() {
             for _ in 0..before {
                 system.task(first);
             }
-            let client = retired_callees(&mut system, 1 + guests)[0];
+            let client = system.retired_callees(1 + guests)[0];
             system.finish_work();
             system.server.price_calls(price);
             system.leave(client, 0);

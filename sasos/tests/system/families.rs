@@ -338,7 +338,7 @@ fn spaces_are_paid_for() {
     system.check_to_the_end();
 }
 
-/// What nobody uses is taken back for an account that has no space left, in whatever place that stands.
+/// An account that has no space left gets back that of its idle callee, in whatever place that callee stands.
 #[test]
 fn an_idle_callee_is_taken_back_wherever_it_stands() {
     for places in 20..40 {

@@ -343,13 +343,7 @@ fn retired_callees_keep_no_condemned_thread() {
     for (price, retired) in [(0, 0), (0, 16), (0, 70), (PRICES[1], 1), (PRICES[1], 20)] {
         let mut system = System::boot_with(777, 8192, 16384);
         let first = system.first;
-        for _ in 0..retired {
-            let service = system.service(first);
-            let client = system.client(&[(service.image, service.password)]);
-            assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
-            let revoked = [service.image, service.password, 0];
-            system.call(first, Call::ObjPasswd, &revoked).unwrap();
-        }
+        system.retired_callees(retired);
         let service = system.service(first);
         let client = system.client(&[(service.image, service.password)]);
         assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);

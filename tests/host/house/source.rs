@@ -232,8 +232,8 @@ fn comments_and_strings_are_blank() {
 
 #[test]
 fn words_are_whole() {
-    assert!(has_word("x unsafe{", "unsafe"));
-    assert!(!has_word("unsafe_code", "unsafe"));
+    assert!(has_word("x match{", "match"));
+    assert!(!has_word("match_code", "match"));
 }
 
 #[test]
