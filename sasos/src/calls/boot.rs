@@ -113,6 +113,11 @@ impl Server {
         self.budget.set_price(call);
     }
 
+    /// What the last event left of its budget, in instructions: [`crate::lives::work::PIECE`] less what it was charged.
+    pub const fn budget_left(&self) -> u64 {
+        self.budget.left()
+    }
+
     /// Bounds what the machine has, and opens the account of all programs below that of the first task. It pays for what programs of earlier
     /// starts have kept.
     ///
