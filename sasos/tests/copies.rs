@@ -160,6 +160,8 @@ fn a_copy_that_the_disk_has_no_room_for_copies_nothing() {
 #[test]
 fn a_copy_ends_at_the_blocks_of_the_account() {
     const BLOCKS: u64 = 100;
+    /// Nodes of the map that are charged with them: two levels above each part of a slot.
+    const NODES: u64 = 3 * 2;
     let mut rig = Rig::new(5, 4000, 4096);
     let mut amounts = limits::of_frames(3000);
     amounts[Resource::Slots as usize] = limits::PROGRAM_SLOTS;
@@ -184,10 +186,10 @@ fn a_copy_ends_at_the_blocks_of_the_account() {
         rig.check();
         let copied = (0..300).filter(|page| rig.load(actor.space, target + page * PAGE) != Ok(0));
         let copied = copied.count() as u64;
-        assert_eq!(
-            paid(&mut rig) - before,
-            copied,
-            "the rest of the last piece is not paid"
+        let nodes = paid(&mut rig) - before - copied;
+        assert!(
+            nodes <= NODES,
+            "the rest of the last piece is not paid: {nodes} beside the copies"
         );
     }
 }

@@ -199,3 +199,56 @@ fn limits_are_paid_as_blocks_of_the_disk() {
     assert_eq!((blocks(&mut rig), bytes(&mut rig)), before);
     rig.check();
 }
+
+/// A page of a kept object is paid with the nodes of the map above it: a program that writes one page in each part of a map has no more of the disk than its
+/// account says.
+#[test]
+fn nodes_of_a_map_are_paid_as_blocks_of_the_disk() {
+    for seed in 75..80 {
+        let mut rig = Rig::new(seed, 8000, 9000);
+        let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        let measure = |rig: &mut Rig| {
+            rig.server.ledger.empty_all_hands();
+            let used = rig.server.ledger.used(AccountId::ROOT, Resource::Blocks);
+            (used, rig.server.store_report().reserved)
+        };
+        for (pages, step, most) in [
+            (1 << 20, 1 << 10, 4),
+            (1 << 18, 256, 4),
+            (1 << 12, 256, 3),
+            (600, 1, 2),
+            (2, 1, 3),
+        ] {
+            let (before, reserved) = measure(&mut rig);
+            let base = rig.kept(actor, pages, 0);
+            let written = (0..pages).step_by(step).take(300);
+            let count = written.clone().count() as u64;
+            for page in written.clone() {
+                rig.store(actor.space, base + page * PAGE, 1).unwrap();
+            }
+            let (used, promised) = measure(&mut rig);
+            let (used, promised) = (used - before, promised - reserved);
+            assert!(
+                used >= promised,
+                "{pages} pages, each {step}th: {used} charged for {promised}"
+            );
+            assert!(
+                used <= most * count,
+                "{pages} pages, each {step}th: {used} charged for {count}"
+            );
+            rig.check();
+            rig.checkpoint().unwrap();
+            rig.call(actor, Call::ObjResize, &[base, pages / 2 * PAGE]).unwrap();
+            rig.settle();
+            rig.check();
+            for page in written.filter(|page| *page < pages / 2) {
+                let zeroed = [base + page * PAGE, 1, UNMAP_ZERO];
+                rig.call(actor, Call::PageUnMap, &zeroed).unwrap();
+            }
+            assert_eq!(measure(&mut rig).0, before, "{pages} pages");
+            rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+            rig.settle();
+            rig.check();
+        }
+    }
+}

@@ -80,7 +80,7 @@ pub use event::{
 };
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
 pub use loss::{Loss, Remedy, memory_for};
-pub use map::Look;
+pub use map::{FANOUT, Look, levels_for};
 pub use objects::{Objects, map_blocks};
 pub use record::{ObjectRecord, PdxList, PdxRecord};
 pub use store::Store;

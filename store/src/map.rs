@@ -18,7 +18,7 @@ use crate::world::{BLOCK, Frame, Pages};
 /// Bits of a page number that one level resolves.
 const FANOUT_BITS: u32 = 8;
 /// Entries of a node.
-pub(crate) const FANOUT: u64 = 1 << FANOUT_BITS;
+pub const FANOUT: u64 = 1 << FANOUT_BITS;
 /// Levels that cover the largest object of any address width.
 pub(crate) const LEVELS_MAX: u8 = 6;
 /// Stands for a block that is lost because the node that named it is damaged.
@@ -106,8 +106,8 @@ pub(crate) fn first_page(key: MapKey) -> u64 {
     key.index.saturating_mul(reach(key.level))
 }
 
-/// Levels that an object of `pages` needs at most.
-pub(crate) fn levels_for(pages: u64) -> u8 {
+/// Levels that the map of an object of `pages` has at most: so many nodes stand above a page without neighbours. None stand above a single page.
+pub fn levels_for(pages: u64) -> u8 {
     (0..LEVELS_MAX)
         .find(|&levels| pages <= reach(levels))
         .unwrap_or(LEVELS_MAX)

@@ -277,7 +277,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             }
         }
         let (thread, level, from) = best?;
-        self.others[from as usize].queues.remove(&mut self.links, thread, level);
+        let part = &mut self.others[from as usize];
+        part.queues.remove(&mut self.links, thread, level);
+        if part.again == thread {
+            part.again = NONE;
+        }
         Some(thread)
     }
 

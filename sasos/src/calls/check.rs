@@ -221,7 +221,7 @@ impl Server {
 }
 
 fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
-    let (mut leaves, mut resident, mut dirty, mut blocks) = (0, 0, 0, 0);
+    let (mut leaves, mut resident, mut dirty, mut blocks, mut parts) = (0, 0, 0, 0, 0);
     let mut next = object.slots.next_with_leaf(0);
     while let Some(number) = next {
         next = object.slots.next_with_leaf(number + 1);
@@ -239,6 +239,7 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
             start,
         )?;
         blocks += u64::from(slot.blocks.count());
+        parts += slot.blocks.parts(object.part_colour());
         dirty += u64::from(slot.dirty.count());
         ensure(
             sums.leaves.insert(leaf.frame().number()),
@@ -271,7 +272,11 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
     )?;
     ensure(leaves == object.leaves, "an object's count of leaves", object.base())?;
     // A slot may have lost its leaf and still pay for blocks.
-    ensure(blocks <= object.blocks, "an object's count of blocks", object.base())?;
+    ensure(
+        blocks <= object.blocks && parts <= object.parts && object.parts <= object.blocks,
+        "an object's count of blocks",
+        object.base(),
+    )?;
     let (counted, marked) = if object.is_persistent() {
         (object.dirty, dirty)
     } else {

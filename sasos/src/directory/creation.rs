@@ -271,7 +271,7 @@ impl Server {
         // Its pages and page tables have gone before.
         self.ledger.give(object.account, Resource::Bytes, object.bytes);
         self.ledger.give(object.account, Resource::Slots, slots);
-        let blocks = object.blocks + object.map_blocks;
+        let blocks = object.all_blocks();
         if blocks > 0 {
             self.ledger.give(object.account, Resource::Blocks, blocks);
         }

@@ -19,7 +19,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::{ObjectRecord, ROW_HEAP_BYTES};
+use store::{FANOUT, ObjectRecord, ROW_HEAP_BYTES, levels_for};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
@@ -120,6 +120,8 @@ pub struct Object {
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
     /// is to be kept; they have their bits of dirty pages.
     pub blocks: u64,
+    /// Parts of its map in which such pages stand, counted once for each slot: for each of them the nodes of the map above one page are charged.
+    pub(crate) parts: u64,
     /// Blocks that are charged for the part of its map that limits of pages take.
     pub(crate) map_blocks: u64,
     /// Bytes of the server that are charged for limits which the store is told before it is kept.
@@ -195,6 +197,7 @@ impl Object {
             rows: 0,
             leaves: 0,
             blocks: 0,
+            parts: 0,
             map_blocks: 0,
             prepared_bytes: 0,
             prepared: Prepared::No,
@@ -315,6 +318,23 @@ impl Object {
         None
     }
 
+    /// Blocks that are charged for so many of its pages in so many parts of its map.
+    #[inline]
+    pub(crate) fn with_nodes(&self, blocks: u64, parts: u64) -> u64 {
+        blocks + parts * u64::from(levels_for(self.record.pages))
+    }
+
+    /// All blocks of the disk that are charged for it.
+    pub(crate) fn all_blocks(&self) -> u64 {
+        self.with_nodes(self.blocks, self.parts) + self.map_blocks
+    }
+
+    /// How many pages the first part of its map is from the start of a slot.
+    #[inline]
+    pub(crate) fn part_colour(&self) -> usize {
+        (self.base() % SLOT / PAGE % FANOUT) as usize
+    }
+
     /// The amounts that it is charged for.
     pub fn charges(&self) -> Amounts {
         let pages = if self.is_persistent() { 0 } else { self.resident };
@@ -322,7 +342,7 @@ impl Object {
         amounts[Resource::Frames as usize] = pages + self.leaves;
         amounts[Resource::Tables as usize] = self.leaves;
         amounts[Resource::Dirty as usize] = self.dirty;
-        amounts[Resource::Blocks as usize] = self.blocks + self.map_blocks;
+        amounts[Resource::Blocks as usize] = self.all_blocks();
         amounts[Resource::Bytes as usize] = self.bytes;
         amounts[Resource::Slots as usize] = self.slot_count();
         amounts[Resource::Rows as usize] = self.rows;
@@ -575,6 +595,7 @@ impl Objects {
         object.rows = 0;
         object.leaves = 0;
         object.blocks = 0;
+        object.parts = 0;
         object.map_blocks = 0;
         object.prepared_bytes = 0;
         object.prepared = Prepared::No;

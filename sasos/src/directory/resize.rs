@@ -239,8 +239,26 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the length in the record, the object table and the slot map.
+    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks: in a longer object more may stand above each.
     fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        let payer = object.account;
+        let [before, after] =
+            [object.record.pages, pages].map(|pages| object.parts * u64::from(store::levels_for(pages)));
+        let (more, fewer) = (after.saturating_sub(before), before.saturating_sub(after));
+        if more > 0 {
+            self.ledger.take(payer, Resource::Blocks, more)?;
+        }
+        self.change_length(world, id, pages)
+            .inspect_err(|_| self.ledger.give(payer, Resource::Blocks, more))?;
+        if fewer > 0 {
+            self.ledger.give(payer, Resource::Blocks, fewer);
+        }
+        Ok(())
+    }
+
+    /// Changes the length in the record, the object table and the slot map.
+    fn change_length(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let now = world.boot_time_ns().saturating_add(world.now_ns());
         let before = self.objects.get(id).record.pages;
         // The slots first, for what the row says counts: more of them can be taken back, and for fewer all is prepared.

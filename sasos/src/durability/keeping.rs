@@ -109,18 +109,25 @@ impl Server {
             };
             let object = self.objects.get_mut(id);
             let (base, page, pages) = (object.base(), object.page_of(place.address), object.record.pages);
+            let colour = object.part_colour();
             let state = object.slots.touch(place.slot);
             let run = state.resident.without(&state.dirty).next_run(place.index);
             let end = run.map_or(place.index, |run| run.1).min(place.index + RUN_PAGES);
             let count = (end - place.index) as u64;
-            self.ledger.take(object.account, Resource::Blocks, count)?;
+            let mut blocks = state.blocks;
+            blocks.set_run(place.index, end);
+            let parts = blocks.parts(colour) - state.blocks.parts(colour);
+            let charged = object.with_nodes(count, parts);
+            self.ledger.take(object.account, Resource::Blocks, charged)?;
             if let Err(error) = self.store.reserve_run(base, pages, page, page + count) {
-                self.ledger.give(object.account, Resource::Blocks, count);
+                self.ledger.give(object.account, Resource::Blocks, charged);
                 return Err(no_room(error));
             }
+            let state = object.slots.touch(place.slot);
             state.dirty.set_run(place.index, end);
-            state.blocks.set_run(place.index, end);
+            state.blocks = blocks;
             object.blocks += count;
+            object.parts += parts;
             *at = place.address + count * PAGE;
         }
         Ok(true)
@@ -268,12 +275,14 @@ impl Server {
             let Some(place) = self.look_further(id, Which::Dirty, at) else {
                 continue;
             };
-            let object = self.objects.get_mut(id);
-            let state = object.slots.touch(place.slot);
-            state.dirty.clear(place.index);
-            state.blocks.clear(place.index);
-            object.blocks -= 1;
-            self.ledger.give(object.account, Resource::Blocks, 1);
+            self.objects
+                .get_mut(id)
+                .slots
+                .touch(place.slot)
+                .dirty
+                .clear(place.index);
+            self.block_gone(id, place.slot, place.index);
+            let object = self.objects.get(id);
             self.store.unreserve(object.base(), object.page_of(place.address));
         }
         self.unprepare(id)

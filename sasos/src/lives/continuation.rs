@@ -118,7 +118,10 @@ pub enum Continuation {
     /// `PageUnMap` drops: pages that are gone.
     UnMaps(u64),
     /// `ApdInsert`, `ApdDelete`, `ApdFlush`: the change is made, and the domain forgets what it found before.
-    ApdForgets,
+    ApdForgets {
+        /// How often the domain had been drained when this call had drained it.
+        until: u64,
+    },
     /// `PdxCall`, `TaskCreate`: some of the Clists that it shows were seen; they stand in the record of the thread.
     Shows,
     /// `SystemInfo`, `ThreadInfo`: what the caller may see, and the place in a table where it goes on.
@@ -178,7 +181,7 @@ impl Continuation {
             | Self::Limits { .. }
             | Self::Copies { .. }
             | Self::UnMaps(_)
-            | Self::ApdForgets
+            | Self::ApdForgets { .. }
             | Self::Checkpoint(_)
             | Self::Semaphore(..)
             | Self::Address(_)

@@ -35,7 +35,7 @@ pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
 const COST_LOOK: Cost = Cost::calling(300, 4);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
-// Each poll has enough for one before the list of work.
+// Each poll has enough for one before the list of work, and each second poll looks at them before it looks at callees.
 const _: () = assert!(COST_LOOK.and(COST_UNWIND).outside() <= PIECE - COST_LARGEST);
 
 /// The time from the beginning of a round of looks to that of the next one.

@@ -360,8 +360,8 @@ impl Server {
         if limit_share != 0 {
             limits[Resource::Processor as usize] = limit_share;
         }
-        let task = self.task_make(world, apd, parent, limits)?;
         self.budget.spend(COST_MAKE);
+        let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => Ok((thread.0, task.0)),
             Err(error) => {

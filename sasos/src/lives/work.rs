@@ -31,8 +31,10 @@ pub const PIECE: u64 = 12_000;
 /// So much is left for the first item of a poll, whatever was looked at before: enough for the first tables of a space. An item that needs more to get on sees to
 /// that itself.
 pub(crate) const COST_LARGEST: u64 = 8_000;
-/// The cost of a piece that comes to nothing, because too little was left for it.
+/// The cost of a piece that comes to nothing, because too little was left for it; and of taking an item off the list, of which nothing may be left:
+/// the calls that began it have done the rest.
 const COST_TURN: Cost = Cost::own(430);
+const COST_TAKE: Cost = Cost::own(250);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// How often a thread that lacks something waits for a piece of the list.
@@ -83,6 +85,8 @@ pub struct WorkList {
     fresh: bool,
     /// Whether the last poll did nothing but end something.
     had_all: bool,
+    /// The payer of a callee that could not be made or grow in the event under way.
+    refused: Option<AccountId>,
 }
 
 impl WorkList {
@@ -90,6 +94,11 @@ impl WorkList {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// Items that are left.
+    pub fn count(&self) -> usize {
+        self.items.count()
     }
 
     /// Whether nothing is left to do but to look for what nobody uses.
@@ -112,6 +121,11 @@ impl WorkList {
     pub(crate) fn leaves_some(&mut self, left: u64) -> Option<Budget> {
         self.had_all = left < PIECE - COST_LITTLE;
         (!self.had_all).then_some(Budget::of(left))
+    }
+
+    /// A service could not have what a call of it takes.
+    pub(crate) const fn refuse(&mut self, payer: AccountId) {
+        self.refused = Some(payer);
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -166,18 +180,22 @@ impl Server {
 
     /// Does what is in the list, each item in turn, as far as the event's budget reaches.
     pub(crate) fn work_on(&mut self, world: &mut impl World) {
+        let mut first = true;
         while self.budget.is_left()
             && let Some(work) = self.work.items.pop()
         {
             let had = self.budget.left();
-            if self.work_piece(world, work) == Piece::More {
+            let piece = self.work_piece(world, work, first);
+            self.budget.spend(COST_TAKE);
+            if piece == Piece::More {
                 self.budget.spend(COST_TURN);
-                if had < COST_LARGEST && !self.budget.is_left() {
+                if !self.budget.is_left() && (!first || had < COST_LARGEST) {
                     self.work.items.push_front_reserved(work);
                 } else {
                     self.work.items.push_reserved(work);
                 }
             }
+            first = false;
         }
         self.work.fresh = false;
     }
@@ -189,14 +207,15 @@ impl Server {
         self.work.fresh || matches!(outcome, Outcome::Return(Err(error)) if lacks(error))
     }
 
-    fn work_piece(&mut self, world: &mut impl World, work: Work) -> Piece {
+    /// A piece of an item; `first` is whether the event has done no other.
+    pub(crate) fn work_piece(&mut self, world: &mut impl World, work: Work, first: bool) -> Piece {
         match work {
             Work::Task(task) => self.task_piece(world, task),
             Work::Callee(leaving) => self.callee_piece(world, leaving),
             Work::Withdrawal(withdrawal, callees) => self.withdrawal_piece(world, withdrawal, callees),
             Work::Cut(base, serial) => self.cut_of(world, base, serial),
             Work::Object(base, serial) => self.object_piece(world, base, serial),
-            Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial),
+            Work::Forgetting(space, serial) => self.forgetting_piece(world, space, serial, first),
             Work::Idle => self.idle_piece(world),
         }
     }
@@ -207,11 +226,11 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     pub(crate) fn goes_on(&mut self, world: &mut impl World, work: Work, first: bool) -> Step<()> {
-        if self.work_piece(world, work) == Piece::Done {
+        if self.work_piece(world, work, true) == Piece::Done {
             return Ok(());
         }
         if first && self.work.enter_further(work).is_err() {
-            self.unbounded(|server| server.work_piece(world, work));
+            self.unbounded(|server| server.work_piece(world, work, true));
             return Ok(());
         }
         Err(Stop::Again)
@@ -279,9 +298,10 @@ impl Server {
             },
         };
         tries.what = what;
-        // A fault takes page tables for the object and for the domain.
+        // A fault takes page tables for the object and for the domain, and a protected call takes memory of the service.
         let object = self.objects.find(what).map(|id| self.objects.get(id).account);
-        let mut payers = object.into_iter().chain([self.account_of(thread)]);
+        let refused = self.work.refused.take();
+        let mut payers = object.into_iter().chain(refused).chain([self.account_of(thread)]);
         let short = payers.find_map(|payer| self.who_is_short(world, payer, error));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {

@@ -566,31 +566,47 @@ impl Server {
         page: u64,
     ) -> Result<bool, Error> {
         let object = self.objects.get_mut(id);
-        let blocks = &mut object.slots.touch(slot).blocks;
+        let colour = object.part_colour();
+        let blocks = object.slots.touch(slot).blocks;
         let fresh = !blocks.has(index);
+        let part = u64::from(fresh && !blocks.has_part(index, colour));
+        let charged = object.with_nodes(fresh.into(), part);
         if fresh {
-            self.ledger.take(object.account, Resource::Blocks, 1)?;
+            self.ledger.take(object.account, Resource::Blocks, charged)?;
         }
         if let Err(error) = self.store.reserve_stored(world, object.record.base, page) {
             if fresh {
-                self.ledger.give(object.account, Resource::Blocks, 1);
+                self.ledger.give(object.account, Resource::Blocks, charged);
             }
             return Err(no_room(error));
         }
         if fresh {
-            blocks.set(index);
+            object.slots.touch(slot).blocks.set(index);
             object.blocks += 1;
+            object.parts += part;
         }
         Ok(fresh)
     }
 
     /// Takes a promise back; `charged` is what it told.
     pub(crate) fn unpromise_block(&mut self, id: ObjectId, slot: u64, index: usize, page: u64, charged: bool) {
+        self.store.unreserve(self.objects.get(id).record.base, page);
+        if charged {
+            self.block_gone(id, slot, index);
+        }
+    }
+
+    /// Nobody pays any more for the block of a page, if somebody has.
+    pub(crate) fn block_gone(&mut self, id: ObjectId, slot: u64, index: usize) {
         let object = self.objects.get_mut(id);
-        self.store.unreserve(object.record.base, page);
-        if charged && object.slots.touch(slot).blocks.clear(index) {
+        let colour = object.part_colour();
+        let blocks = &mut object.slots.touch(slot).blocks;
+        if blocks.clear(index) {
+            let part = u64::from(!blocks.has_part(index, colour));
             object.blocks -= 1;
-            self.ledger.give(object.account, Resource::Blocks, 1);
+            object.parts -= part;
+            self.ledger
+                .give(object.account, Resource::Blocks, object.with_nodes(1, part));
         }
     }
 

@@ -130,20 +130,18 @@ impl Server {
     /// Pages in memory, of a word of a slot, go that were changed since they last went to the disk: nobody pays for that any more.
     #[cold]
     fn dirty_gone(&mut self, id: ObjectId, number: u64, word: usize, mut dirty: u64) {
-        let object = self.objects.get_mut(id);
+        let object = self.objects.get(id);
         let (base, account, persistent) = (object.base(), object.account, object.is_persistent());
         let start = (object.first_slot() + number) * SLOT;
-        let blocks = &mut object.slots.touch(number).blocks;
         while dirty != 0 {
             let index = word * 64 + dirty.trailing_zeros() as usize;
             dirty &= dirty - 1;
             if persistent {
-                object.dirty -= 1;
+                self.objects.get_mut(id).dirty -= 1;
                 self.pager.dirty -= 1;
                 self.ledger.give(account, Resource::Dirty, 1);
-            } else if blocks.clear(index) {
-                object.blocks -= 1;
-                self.ledger.give(account, Resource::Blocks, 1);
+            } else {
+                self.block_gone(id, number, index);
             }
             self.store.unreserve(base, (start + index as u64 * PAGE - base) / PAGE);
         }
@@ -301,10 +299,12 @@ impl Server {
         if object.blocks > 0 {
             self.budget
                 .spend(Cost::own((end - first) / PAGES_PER_SLOT * COST_MARKS));
-            let gone = object.slots.clear_blocks(first, end);
+            let (gone, parts) = object.slots.clear_blocks(first, end, object.part_colour());
             self.budget.spend(Cost::own(gone / MARKS_COUNTED));
             object.blocks -= gone;
-            self.ledger.give(object.account, Resource::Blocks, gone);
+            object.parts -= parts;
+            self.ledger
+                .give(object.account, Resource::Blocks, object.with_nodes(gone, parts));
         }
     }
 

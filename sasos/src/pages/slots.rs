@@ -20,6 +20,8 @@ use crate::{
 
 /// Slots in a chunk, and chunks in a group: the bits of a word.
 const CHUNK: usize = 64;
+/// Pages of a part of an object's map: those whose entries stand in one node.
+const PART_PAGES: usize = store::FANOUT as usize;
 /// Groups of the largest object.
 const _: () = assert!(OBJECT_SLOTS_MAX <= 16 * (CHUNK * CHUNK) as u64);
 
@@ -75,6 +77,36 @@ impl PageBits {
             *word &= !gone;
         }
         left
+    }
+
+    /// Of the parts into which an object's map parts a slot whose first page is `colour` pages from a part's first: where the one stands in which a page is.
+    #[inline]
+    const fn part_of(index: usize, colour: usize) -> (usize, usize) {
+        let first = index.wrapping_sub(colour) / PART_PAGES * PART_PAGES + colour;
+        if index < colour {
+            (0, colour)
+        } else {
+            (first, first + PART_PAGES)
+        }
+    }
+
+    /// Whether any bit of the part of a map is set in which a page is.
+    pub(crate) fn has_part(&self, index: usize, colour: usize) -> bool {
+        let (first, end) = Self::part_of(index, colour);
+        self.0
+            .iter()
+            .enumerate()
+            .any(|(word, bits)| bits & mask(word, first, end) != 0)
+    }
+
+    /// Parts of a map in which any bit is set.
+    pub(crate) fn parts(&self, colour: usize) -> u64 {
+        let starts = [0, colour, colour + PART_PAGES];
+        let wanted = starts.into_iter().enumerate().filter(|&(place, start)| {
+            let is_one = start < PAGES_PER_SLOT as usize && (place != 1 || colour > 0);
+            is_one && self.has_part(start, colour)
+        });
+        wanted.count() as u64
     }
 
     /// Clears all bits; tells how many were set.
@@ -317,21 +349,24 @@ impl Slots {
         Some((chunk * CHUNK) as u64 + u64::from(leaves.trailing_zeros()) + 1)
     }
 
-    /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set.
-    pub fn clear_blocks(&mut self, first: u64, end: u64) -> u64 {
-        let mut gone = 0;
+    /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set, and how many parts of the map, as
+    /// [`PageBits::parts`] has them, have none any more.
+    pub(crate) fn clear_blocks(&mut self, first: u64, end: u64, colour: usize) -> (u64, u64) {
+        let (mut gone, mut parts) = (0, 0);
         for number in first / PAGES_PER_SLOT..end.div_ceil(PAGES_PER_SLOT) {
             if let Some(slot) = self.get_mut(number) {
                 let start = number * PAGES_PER_SLOT;
                 let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
+                let before = slot.blocks.parts(colour);
                 gone += u64::from(if first == 0 && end >= PAGES_PER_SLOT as usize {
                     slot.blocks.clear_all()
                 } else {
                     slot.blocks.take_run(first, end).count()
                 });
+                parts += before - slot.blocks.parts(colour);
             }
         }
-        gone
+        (gone, parts)
     }
 
     /// Whether nothing is known but of the first slot.
@@ -491,7 +526,7 @@ mod tests {
         let mut free = |from: u64| {
             let first = slots.last_bare(from)?;
             let end = Slots::whole_chunks(first + 1);
-            let blocks = slots.clear_blocks(first * PAGES_PER_SLOT, end * PAGES_PER_SLOT);
+            let (blocks, _) = slots.clear_blocks(first * PAGES_PER_SLOT, end * PAGES_PER_SLOT, 0);
             cost -= slots.free(first);
             Some(blocks)
         };
@@ -502,6 +537,24 @@ mod tests {
         assert_eq!(cost, 0);
         for (count, whole) in [(0, 1), (1, 1), (2, 65), (65, 65), (66, 129)] {
             assert_eq!(Slots::whole_chunks(count), whole);
+        }
+    }
+
+    #[test]
+    fn parts_are_those_of_the_map_in_one_slot() {
+        for colour in [0, 1, 7, 64, 100, 255] {
+            let mut bits = PageBits::default();
+            let part = |index: usize| (index + PART_PAGES - colour) / PART_PAGES;
+            for index in [3, 511, 255, 256, 0, colour, colour + 255, colour + 256, 130] {
+                let index = index.min(511);
+                let has = |bits: &PageBits| (0..512).any(|other| part(other) == part(index) && bits.has(other));
+                assert_eq!(bits.has_part(index, colour), has(&bits), "{index}, {colour}");
+                bits.set(index);
+                assert!(bits.has_part(index, colour));
+                let mut all: Vec<usize> = (0..512).filter(|other| bits.has(*other)).map(part).collect();
+                all.dedup();
+                assert_eq!(bits.parts(colour), all.len() as u64, "{index}, {colour}");
+            }
         }
     }
 

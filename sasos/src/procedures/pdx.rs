@@ -122,6 +122,13 @@ pub(crate) struct Callee {
     pub(crate) payer: AccountId,
 }
 
+/// What is looked for among the places of callees.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Looks {
+    Retired,
+    Unused,
+}
+
 /// All callee domains.
 #[derive(Default)]
 pub struct Callees {
@@ -132,8 +139,9 @@ pub struct Callees {
     by_object: Map<OfObject, ()>,
     /// Those that are not open.
     closed: usize,
-    /// The place that is looked at next.
-    looked_at: u32,
+    /// The places that are looked at next: for those that have retired, and for those that nobody uses. One place for both would have each pass what the
+    /// other has to see.
+    looked_at: [u32; 2],
     /// Whether polls have looked at them first the last time.
     went_first: bool,
 }
@@ -262,14 +270,16 @@ impl Callees {
     }
 
     /// The place to look at, round and round.
-    pub(crate) const fn place(&self) -> SpaceId {
-        SpaceId(self.looked_at)
+    pub(crate) const fn place(&self, looks: Looks) -> SpaceId {
+        SpaceId(self.looked_at[looks as usize])
     }
 
     /// That place was looked at: the next one is another. Only what was paid for is passed, or the rounds of equal events would pass the same places
     /// every time.
-    pub(crate) fn pass_place(&mut self) {
-        self.looked_at = (self.looked_at + 1) % self.end().max(1);
+    pub(crate) fn pass_place(&mut self, looks: Looks) {
+        let end = self.end().max(1);
+        let place = &mut self.looked_at[looks as usize];
+        *place = (*place + 1) % end;
     }
 
     /// Takes one off that ends.
@@ -453,7 +463,9 @@ impl Server {
             self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
         }
         let payer = self.callee_payer(grant, parent);
-        let space = self.callee_domain_create(world, apd, parent, payer)?;
+        let space = self
+            .callee_domain_create(world, apd, parent, payer)
+            .inspect_err(|_| self.work.refuse(payer))?;
         if let Err(error) = self.work.promise() {
             self.domain_end(world, space);
             return Err(error);
@@ -561,7 +573,10 @@ impl Server {
         let stack = match made {
             Ok(stack) => stack,
             Err(_) if count > 0 => return Ok(false),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.work.refuse(payer);
+                return Err(error);
+            }
         };
         if let Some(callee) = self.callees.get_mut(space) {
             push_reserved(&mut callee.stacks, stack);

@@ -20,10 +20,10 @@ use crate::{
     lives::exception::SAVED_BYTES,
     lives::thread::{Life, Pause},
     lives::work::{Piece, Work},
-    procedures::pdx::Stage,
+    procedures::pdx::{Looks, Stage},
 };
 
-/// The cost of looking at a thread, in instructions, roughly; at a frame of it, and of taking it out of its calls.
+/// The cost of looking at a thread or at a place of callees, in instructions, roughly; at a frame of a thread, and of taking it out of its calls.
 const COST_PLACE: Cost = Cost::calling(40, 1);
 const COST_FRAME: Cost = Cost::calling(15, 1);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
@@ -241,7 +241,7 @@ impl Server {
             return;
         }
         for _ in 0..LOOKS {
-            let space = self.callees.place();
+            let space = self.callees.place(Looks::Retired);
             let is_retired = self
                 .callees
                 .get(space)
@@ -249,7 +249,7 @@ impl Server {
             if !self.budget.spend(COST_PLACE) || is_retired && !self.callee_ends_if_left(world, space) {
                 return;
             }
-            self.callees.pass_place();
+            self.callees.pass_place(Looks::Retired);
         }
     }
 
@@ -257,7 +257,7 @@ impl Server {
     /// reaches; tells how many are left to be looked at.
     pub(crate) fn unused_callees_end(&mut self, world: &mut impl World, most: u32, payer: AccountId) -> u32 {
         for passed in 0..most {
-            let space = self.callees.place();
+            let space = self.callees.place(Looks::Unused);
             let paid = self.callees.get(space).map(|callee| callee.payer);
             let goes_on = match paid {
                 Some(paid) if self.ledger.is_within(paid, payer) => self.callee_ends_if_left(world, space),
@@ -267,7 +267,7 @@ impl Server {
             if !goes_on {
                 return most - passed;
             }
-            self.callees.pass_place();
+            self.callees.pass_place(Looks::Unused);
         }
         0
     }

@@ -377,63 +377,115 @@ impl Server {
         caller: Caller,
         change: impl FnOnce(&mut Apd) -> Result<(), Error>,
     ) -> Answer {
-        let first = !self.apd_forgets(caller);
-        let Some(domain) = self.domains.get_mut(caller.domain) else {
+        let space = caller.domain;
+        let Some(domain) = self.domains.get_mut(space) else {
             return Err(Error::Protection.into());
         };
-        let serial = domain.serial;
-        if first {
+        let begun = self.threads.record(caller.thread).continuation;
+        let until = if let Continuation::ApdForgets { until } = begun {
+            until
+        } else {
             change(&mut domain.apd)?;
-            self.forget_all(world, caller.domain);
-            self.threads.record(caller.thread).continuation = Continuation::ApdForgets;
-        }
-        self.goes_on(world, Work::Forgetting(caller.domain, serial), first)?;
+            self.forget_all(world, space);
+            let until = self.domains.get(space).map_or(0, |domain| domain.drained);
+            self.threads.record(caller.thread).continuation = Continuation::ApdForgets { until };
+            until
+        };
+        self.reach_the_last();
+        self.forget_derived(world, space, until)
+            .or_else(|stop| self.forgetting_is_listed(world, space, stop))?;
         Ok((0, 0))
     }
 
     /// Whether a call has made its change, and the domain is forgetting.
     fn apd_forgets(&mut self, caller: Caller) -> bool {
-        self.threads.record(caller.thread).continuation == Continuation::ApdForgets
+        let continuation = self.threads.record(caller.thread).continuation;
+        matches!(continuation, Continuation::ApdForgets { .. })
     }
 
-    /// A piece of what follows a change of an APD, if the domain is still there: it forgets, and so do those that read through to it, and
-    /// those that read through to these.
-    pub(crate) fn forgetting_piece(&mut self, world: &mut impl World, space: SpaceId, serial: u64) -> Piece {
-        // The first of an event gets to the end of the longest line of merged calls. Where none is reached, nothing is noted.
+    /// The list of work does the rest, should nobody make the call again. It has one item for a domain, however many change its APD.
+    fn forgetting_is_listed(&mut self, world: &mut impl World, space: SpaceId, stop: Stop) -> Step<()> {
+        let Some(domain) = self.domains.get_mut(space).filter(|domain| !domain.is_listed) else {
+            return Err(stop);
+        };
+        domain.is_listed = true;
+        let work = Work::Forgetting(space, domain.serial);
+        if self.work.enter_further(work).is_err() {
+            self.unbounded(|server| server.work_piece(world, work, true));
+            return Ok(());
+        }
+        Err(stop)
+    }
+
+    /// The list's piece of what follows changes of an APD, if the domain is still there: it forgets, and so do those that read through to it, and
+    /// those that read through to these. `first` is whether the event has done no other item.
+    pub(crate) fn forgetting_piece(
+        &mut self,
+        world: &mut impl World,
+        space: SpaceId,
+        serial: u64,
+        first: bool,
+    ) -> Piece {
+        if first {
+            self.reach_the_last();
+        }
+        let Some(until) = self
+            .domains
+            .get(space)
+            .filter(|domain| domain.serial == serial)
+            .map(|domain| domain.drained)
+        else {
+            return Piece::Done;
+        };
+        if self.forget_derived(world, space, until).is_err() {
+            return Piece::More;
+        }
+        if let Some(domain) = self.domains.get_mut(space) {
+            domain.is_listed = false;
+        }
+        Piece::Done
+    }
+
+    /// Once in an event, enough for the way to the end of the longest line of merged calls: where no domain is reached, nothing is noted.
+    fn reach_the_last(&mut self) {
         if self.budget.left() >= COST_LARGEST {
             self.budget.at_least(COST_LINE);
         }
-        if self.domains.serial(space) == serial && self.forget_derived(world, space).is_err() {
-            Piece::More
-        } else {
-            Piece::Done
-        }
     }
 
-    /// The domains that read through to one forget in turn. The domain notes the last of them, so that each event goes on behind it.
-    fn forget_derived(&mut self, world: &mut impl World, space: SpaceId) -> Step<()> {
+    /// The domains that read through to one forget in turn, until all have forgotten what it had when it was drained for the time `until`. A round goes
+    /// from the first of them to the last, and the domain notes how far it has come. A change meanwhile has a further round, and begins none anew: those who
+    /// change an APD all the time do not keep one another from their answers.
+    fn forget_derived(&mut self, world: &mut impl World, space: SpaceId, until: u64) -> Step<()> {
         self.forget_piece(world, space)?;
         loop {
-            let Some(domain) = self.domains.get(space) else {
+            let Some(domain) = self.domains.get_mut(space).filter(|domain| domain.forgotten < until) else {
                 return Ok(());
             };
-            let (serial, drained, told) = (domain.serial, domain.drained, domain.told);
+            if domain.round == domain.forgotten {
+                domain.round = domain.drained;
+            }
+            let (serial, drained, round, told) = (domain.serial, domain.drained, domain.round, domain.told);
             // The look that finds none costs as much.
             let any = self.budget.spend(COST_DERIVED);
             let Some(told) = self.callees.derived_after(serial, told) else {
-                return Ok(());
+                if let Some(domain) = self.domains.get_mut(space) {
+                    (domain.forgotten, domain.told) = (round, None);
+                }
+                continue;
             };
             if !any {
                 return Err(Stop::Again);
             }
             let next = SpaceId(told.4);
-            if let Some(derived) = self.domains.get_mut(next)
-                && derived.inherits != drained
-            {
-                derived.inherits = drained;
+            if self.domains.get(next).is_some_and(|derived| derived.inherits < round) {
                 self.forget_in_turn(world, next);
+                if let Some(derived) = self.domains.get_mut(next) {
+                    (derived.inherits, derived.due) = (drained, derived.drained);
+                }
             }
-            self.forget_derived(world, next)?;
+            let due = self.domains.get(next).map_or(0, |derived| derived.due);
+            self.forget_derived(world, next, due)?;
             if let Some(domain) = self.domains.get_mut(space) {
                 domain.told = Some(told);
             }

@@ -136,8 +136,16 @@ pub struct Domain {
     pub(crate) is_mother: bool,
     /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
-    /// Of the domains that read through to this one, the last that has forgotten what a change of the APD takes away.
+    /// Of the domains that read through to this one, the last that the round under way has had forget.
     pub(in crate::protection) told: Option<Derived>,
+    /// How often this one had been drained when that round began, and when the last one began that has come to its end: a round is under way
+    /// while these differ.
+    pub(in crate::protection) round: u64,
+    pub(in crate::protection) forgotten: u64,
+    /// How often it had been drained when the parent drained it last: the parent's round waits for that, and for no later change.
+    pub(in crate::protection) due: u64,
+    /// Whether the list of work does the rest of its rounds.
+    pub(in crate::protection) is_listed: bool,
     /// Slots that were linked, with all the rights that the cache has, each in the place of its number: further pages in
     /// them need no link.
     linked: [(u64, Linked); RECENT],
@@ -298,6 +306,10 @@ impl Domains {
                 is_mother: false,
                 inherits: 0,
                 told: None,
+                round: 0,
+                forgotten: 0,
+                due: 0,
+                is_listed: false,
                 linked: [(0, Linked::NONE); RECENT],
                 last: 0,
                 validated: [(0, Linked::NONE); RECENT],
@@ -328,6 +340,8 @@ impl Domains {
         domain.derived = 0;
         domain.is_mother = false;
         domain.told = None;
+        (domain.round, domain.forgotten, domain.due) = (domain.drained, domain.drained, domain.drained);
+        domain.is_listed = false;
         domain.forget_recent();
         self.table.put(space.0, domain);
         self.next_serial += 1;

@@ -315,7 +315,6 @@ impl Server {
         };
         domain.forget_recent();
         domain.drained += 1;
-        domain.told = None;
         domain.nodes.hide_all();
         domain.forgetting = 0..u32::MAX;
     }

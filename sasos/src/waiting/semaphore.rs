@@ -1,9 +1,9 @@
 //! Semaphores, named by address, and waiting on a word of memory.
 //!
 //! A semaphore is not in memory: the address only names it and says, by the rights on the object
-//! there, who may use it. A signal is handed to the oldest waiter, whose call is over then (decision 0146), if its
-//! right is known to hold still. Else the signal raises the count, and the waiter does its call again, looks for its right and
-//! takes one; a caller that comes in between may be faster. So that no signal is lost, a waiter that
+//! there, who may use it. A signal is handed to the oldest waiter whose right is known to hold still, and whose call is over then (decision 0146).
+//! Waiters before it are woken to look for their right, and to wait again or to fail. Where no right is known, the signal raises the count, and
+//! they take one if they may; a caller that comes in between may be faster. So that no signal is lost, a waiter that
 //! was woken and then cannot take (it ends, is suspended, has lost its right) wakes the next one.
 //!
 //! A semaphore is charged to the task that makes it and ends with it, or when it is deleted or the address goes.
@@ -25,7 +25,7 @@ use kcore::{
 };
 
 use crate::{
-    Answer, Outcome, Server, World,
+    Answer, Outcome, Server, Step, Stop, World,
     accounts::{AccountId, Resource},
     containers::Map,
     lives::budget::Cost,
@@ -44,6 +44,8 @@ pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// Instructions that deleting one costs, roughly.
 const COST_SEMAPHORE: Cost = Cost::own(1_350);
+/// Waiters of a word that one call wakes, unless it wakes all.
+const WOKEN_AT_ONCE: u32 = 32;
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
@@ -179,7 +181,7 @@ impl Server {
         if let Err(stop) = self.validate(world, caller.domain, address, Rights::R) {
             // A call that searches in pieces has its deadline from the first one on.
             self.call_deadline(world, caller, timeout_ns);
-            if let crate::Stop::Fail(_) = stop {
+            if let Stop::Fail(_) = stop {
                 self.waiting_ends(world, caller.thread);
             }
             return Outcome::from(Err(stop));
@@ -204,19 +206,32 @@ impl Server {
     pub(crate) fn sem_signal(&mut self, world: &mut impl World, caller: Caller, arguments: SemSignal) -> Answer {
         let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::R)?;
-        let oldest = world.oldest(Key::Semaphore(address));
-        if let Some((waiter, domain)) = oldest
-            && self.may_take(waiter, domain, address)
-        {
-            self.threads.record(waiter).continuation = Continuation::None;
-            world.thread_answer(waiter, 0, 0);
-            return Ok((0, 0));
+        while let Some((waiter, domain)) = world.oldest(Key::Semaphore(address)) {
+            if self.may_take(waiter, domain, address) {
+                self.threads.record(waiter).continuation = Continuation::None;
+                world.thread_answer(waiter, 0, 0);
+                return Ok((0, 0));
+            }
+            self.wake_to_look(world, Key::Semaphore(address))?;
         }
         self.semaphores.give(address)?;
-        if oldest.is_some() {
-            world.wake(Key::Semaphore(address), 1);
-        }
         Ok((0, 0))
+    }
+
+    /// Wakes the oldest waiter, whose right is not known to hold still: it looks for it itself. It must not stand before those whose right is known, for it
+    /// may be a stranger by now, and may have no processor.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: the budget is used up. The call may be made anew, for it has woken none but such waiters.
+    #[cold]
+    fn wake_to_look(&mut self, world: &mut impl World, key: Key) -> Step<()> {
+        world.wake(key, 1);
+        self.budget.spend(cost_of_waking(1));
+        if self.budget.is_left() {
+            Ok(())
+        } else {
+            Err(Stop::Again)
+        }
     }
 
     /// Whether a thread waits for the semaphore at an address and is known to have a right to it still. Otherwise it is for the thread to search.
@@ -244,17 +259,21 @@ impl Server {
         } = arguments;
         let deadline = self.call_deadline(world, caller, timeout_ns);
         let record = self.threads.record(caller.thread);
-        let waited = matches!(record.continuation, Continuation::Address(_));
-        self.waiting_ends(world, caller.thread);
-        if waited {
-            // Woken, or timed out: the word is the caller's business again.
+        if matches!(record.continuation, Continuation::Address(_)) {
+            // Woken, or timed out: the word is the caller's business again, if that has the right to it still.
             let answer = if caller.resumed == Resumed::TimedOut {
                 Err(Error::TimedOut)
             } else {
-                Ok((0, 0))
+                match self.validate(world, caller.domain, address, Rights::R) {
+                    Err(Stop::Fail(Error::Protection)) => Err(Error::Protection),
+                    Ok(_) | Err(Stop::Fail(_)) => Ok((0, 0)),
+                    Err(stop) => return Outcome::from(Err(stop)),
+                }
             };
+            self.waiting_ends(world, caller.thread);
             return Outcome::Return(answer);
         }
+        self.waiting_ends(world, caller.thread);
         if !address.is_multiple_of(4) {
             return Outcome::Return(Err(Error::BadArgument));
         }
@@ -281,16 +300,27 @@ impl Server {
         }
         self.validate(world, caller.domain, address, Rights::R)?;
         let (key, count) = (Key::Address(address), u32::try_from(count).unwrap_or(u32::MAX));
-        // A waiter that is woken needs no right, so its call is over.
-        if count == 1
-            && let Some((waiter, _)) = world.oldest(key)
-            && matches!(self.threads.record(waiter).continuation, Continuation::Address(at) if at == address)
-        {
-            self.waiting_ends(world, waiter);
-            world.thread_answer(waiter, 0, 0);
-            return Ok((1, 0));
+        if count == u32::MAX {
+            return Ok((u64::from(world.wake(key, count)), 0));
         }
-        Ok((u64::from(world.wake(key, count)), 0))
+        let mut woken = 0;
+        while woken < count.min(WOKEN_AT_ONCE)
+            && let Some((waiter, domain)) = world.oldest(key)
+        {
+            if matches!(self.threads.record(waiter).continuation, Continuation::Address(at) if at == address)
+                && self.knows(domain, address, Rights::R)
+            {
+                self.waiting_ends(world, waiter);
+                world.thread_answer(waiter, 0, 0);
+                woken += 1;
+            } else if let Err(stop) = self.wake_to_look(world, key) {
+                if woken == 0 {
+                    return Err(stop);
+                }
+                break;
+            }
+        }
+        Ok((woken.into(), 0))
     }
 
     /// Deletes a semaphore, if there is one, and wakes who waits for it.

@@ -338,10 +338,10 @@ fn spaces_are_paid_for() {
     system.check_to_the_end();
 }
 
-/// An account that has no space left gets back that of its idle callee, in whatever place that callee stands.
+/// An account that has no space left gets back that of its idle callee, in whatever place that callee stands, and while polls look at one that has retired.
 #[test]
 fn an_idle_callee_is_taken_back_wherever_it_stands() {
-    for places in 20..40 {
+    for (places, retired) in (20..40).chain(50..60).flat_map(|places| [(places, 0), (places, 1)]) {
         let mut system = System::boot_with(71, 16_384, 16_384);
         let first = system.first;
         let program = system.task(first);
@@ -350,6 +350,7 @@ fn an_idle_callee_is_taken_back_wherever_it_stands() {
         let mut limits = system.server.ledger.limits(account);
         limits[Resource::Spaces as usize] = 2;
         system.server.ledger.set_limits(account, limits);
+        system.retired_callees(retired);
         for _ in 0..places {
             system.task(first);
         }
@@ -366,7 +367,7 @@ fn an_idle_callee_is_taken_back_wherever_it_stands() {
         let start = [image + ENTRY, image + PROGRAM_PAGES * PAGE, 0, 0, 3];
         system.server.price_calls(kcore::outside::Remote::<()>::CALL);
         let made = system.call(program, Call::TaskCreate, &start);
-        assert!(made.is_ok(), "behind {places} tasks: {made:?}");
+        assert!(made.is_ok(), "behind {places} tasks, {retired} retired: {made:?}");
     }
 }
 
@@ -397,4 +398,28 @@ fn a_program_at_its_limit_takes_no_callees_of_others() {
     };
     assert_eq!(entered, Answer::Done(Err(Error::LimitReached)));
     assert_eq!(domain(&mut system), before);
+}
+
+/// A service that has no memory left takes back its own idle callees when a client calls a further procedure of it.
+#[test]
+fn a_service_at_its_limit_takes_its_idle_callees_back() {
+    let mut system = System::boot_with(73, 16_384, 16_384);
+    let first = system.first;
+    let program = system.task(first);
+    let services = [0; 4].map(|_| system.service(program));
+    let client = system.client(&services.each_ref().map(|service| (service.image, service.password)));
+    let task = system.server.threads.find(program).expect("it lives").task;
+    let account = system.server.tasks.get(task).expect("a task").account;
+    let mut limits = system.server.ledger.limits(account);
+    limits[Resource::Spaces as usize] = system.server.ledger.used(account, Resource::Spaces) + 2;
+    system.server.ledger.set_limits(account, limits);
+    for service in &services {
+        let entered = match system.enter(client, service.image + ENTRY, PD_EMPTY) {
+            Answer::Blocked => system.wait_for(client),
+            entered => entered,
+        };
+        assert_eq!(entered, Answer::Elsewhere);
+        system.leave(client, 0);
+    }
+    system.check_to_the_end();
 }

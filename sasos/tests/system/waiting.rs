@@ -152,7 +152,8 @@ fn a_signal_goes_to_the_next_waiter_if_the_first_cannot_take_it() {
     system.check_to_the_end();
 }
 
-/// Signals that are handed over and signals that waiters fetch by another call: both ways against one model.
+/// Signals that are handed over and signals that waiters fetch by another call: both ways against one model. Where their domain has forgotten its right, all
+/// waiters look for it at once, and the order among them is not kept.
 #[test]
 fn each_signal_is_taken_once_and_by_the_oldest() {
     for seed in 0..40 {
@@ -161,12 +162,14 @@ fn each_signal_is_taken_once_and_by_the_oldest() {
         let (semaphore, child, threads) = system.strangers::<5>();
         let first = system.first;
         let (mut count, mut waiting, mut suspended) = (0, Vec::new(), Vec::new());
+        let (mut is_known, mut is_ordered) = (true, true);
         for _ in 0..60 {
             let number = rng.below(5) as usize;
             let thread = threads[number];
             let mut finished = Vec::new();
             match rng.below(8) {
                 0..3 if !waiting.contains(&number) && !suspended.contains(&number) => {
+                    is_known = true;
                     let answer = system.start(thread, Call::SemWait, &[semaphore, FOREVER]);
                     assert_eq!(answer, if count > 0 { DONE } else { Answer::Blocked });
                     if count > 0 {
@@ -177,16 +180,29 @@ fn each_signal_is_taken_once_and_by_the_oldest() {
                 }
                 3..6 => {
                     system.call(first, Call::SemSignal, &[semaphore]).unwrap();
+                    is_ordered &= is_known || waiting.is_empty();
                     if waiting.is_empty() {
                         count += 1;
-                    } else {
+                    } else if is_ordered {
                         finished.push((waiting.remove(0), DONE));
+                    } else {
+                        is_known = true;
+                        let [(number, DONE)] = system.finished(&threads)[..] else {
+                            panic!("seed {seed}: one of {waiting:?} has the signal");
+                        };
+                        let place = waiting.iter().position(|waiter| *waiter == number);
+                        waiting.remove(place.expect("it has waited"));
                     }
+                    is_ordered |= waiting.is_empty();
                 }
-                6 => _ = system.call(child, Call::ApdFlush, &[]).unwrap(),
+                6 => {
+                    system.call(child, Call::ApdFlush, &[]).unwrap();
+                    is_known = false;
+                }
                 7 if suspended.contains(&number) => {
                     system.call(child, Call::ThreadResume, &[thread.0]).unwrap();
                     suspended.retain(|&other| other != number);
+                    is_known = true;
                     if count > 0 {
                         count -= 1;
                         finished.push((number, DONE));
@@ -340,6 +356,53 @@ fn a_word_is_waited_for_while_it_holds() {
     assert_eq!(system.finished(&threads), [(2, DONE)]);
     assert_eq!(system.call(first, Call::AddressWake, &[word, 1]), Ok((0, 0)));
     system.check_to_the_end();
+}
+
+/// Threads that wait, and lose their right to the object, stand before nobody: the first who has it is woken or has the signal, though they never run.
+#[test]
+fn waiters_without_a_right_keep_nothing_from_others() {
+    const STRANGERS: usize = 70;
+    for is_word in [false, true] {
+        let mut system = System::boot_with(35, 8192, 16_384);
+        let first = system.first;
+        let (object, _) = system.object(first, 1);
+        let read = Rights::R.bits().into();
+        let (password, _) = system.call(first, Call::ObjPasswd, &[object, 0, read]).unwrap();
+        let child = system.client(&[(object, password)]);
+        system.call(first, Call::SemCreate, &[object + 8, 0]).unwrap();
+        let waits = |system: &mut System, thread| {
+            let answer = if is_word {
+                system.start(thread, Call::AddressWait, &[object, 0, FOREVER])
+            } else {
+                system.start(thread, Call::SemWait, &[object + 8, FOREVER])
+            };
+            assert_eq!(answer, Answer::Blocked);
+        };
+        let strangers: Vec<ThreadId> = (0..STRANGERS).map(|_| system.sibling(child)).collect();
+        let own = [(); 3].map(|()| system.sibling(first));
+        for thread in strangers.iter().chain(&own[..1]) {
+            waits(&mut system, *thread);
+        }
+        system.call(first, Call::ObjPasswd, &[object, password, 0]).unwrap();
+        // Those of the owner know their right again, as threads do that use the object.
+        system.touch(first, object, Touch::Read).unwrap();
+        waits(&mut system, own[1]);
+        waits(&mut system, own[2]);
+        if is_word {
+            assert_eq!(system.call(first, Call::AddressWake, &[object, 2]), Ok((2, 0)));
+        } else {
+            system.call(first, Call::SemSignal, &[object + 8]).unwrap();
+            system.call(first, Call::SemSignal, &[object + 8]).unwrap();
+        }
+        // Whether the strangers run or not.
+        let is_ready = |thread: &ThreadId| system.platform.thread_is_ready(*thread);
+        assert!(own[..2].iter().all(is_ready), "words: {is_word}");
+        assert_eq!(system.finished(&own), [(0, DONE), (1, DONE)], "words: {is_word}");
+        let refused = Answer::Done(Err(Error::Protection));
+        let ended = system.finished(&strangers);
+        assert!(ended.len() == STRANGERS && ended.iter().all(|(_, answer)| *answer == refused));
+        system.check_to_the_end();
+    }
 }
 
 /// One task cannot have all semaphores, and what it deletes it can make again.
