@@ -738,6 +738,11 @@ impl Store {
         }
     }
 
+    /// Whether a disk error has left open if the last checkpoint is on the disk, though it failed: the next mount may find it.
+    pub fn may_have_committed(&self) -> bool {
+        self.copies.doubtful().next().is_some()
+    }
+
     pub(crate) fn new_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;

@@ -14,6 +14,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
+// Flushes of a thread until one fails.
+#[cfg(test)]
+std::thread_local!(pub(crate) static FLUSHES_LEFT: core::cell::Cell<u32> = const { core::cell::Cell::new(u32::MAX) });
+
 /// The access to an image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Access {
@@ -172,6 +176,14 @@ impl HostWorld {
         }
     }
 
+    fn flush(&self) -> std::io::Result<()> {
+        #[cfg(test)]
+        if FLUSHES_LEFT.replace(FLUSHES_LEFT.get().wrapping_sub(1)) == 0 {
+            return Err(std::io::Error::other("a test's flush"));
+        }
+        self.file.sync_data()
+    }
+
     fn perform(&mut self, request: Request) -> std::io::Result<()> {
         if request.operation == Operation::Read {
             self.note_read();
@@ -183,7 +195,7 @@ impl HostWorld {
             return Err(std::io::Error::other("opened for reading only"));
         }
         match request.operation {
-            Operation::Flush => self.file.sync_data(),
+            Operation::Flush => self.flush(),
             _ if request.block >= self.blocks => Err(std::io::Error::other("behind the end of the disk")),
             Operation::Read => self.file.read_exact_at(&mut page.ok_or_else(missing)?[..], at),
             Operation::Write => self.file.write_all_at(&page.ok_or_else(missing)?[..], at),

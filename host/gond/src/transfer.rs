@@ -79,14 +79,10 @@ pub fn import_program(image: &ImageLock, file: &Path, name: &str) -> Result<()> 
     let mut volume = Volume::open_for_change(image)?;
     tree::recover(&mut volume)?;
     let base = volume.free_address();
-    let capability = image::put_image(&mut volume, base, &laid_out, 0)?;
-    image::enter(
-        &mut volume,
-        name,
-        Kind::Program,
-        capability,
-        laid_out.bytes.len() as u64,
-    )?;
+    let size = laid_out.bytes.len() as u64;
+    let capability = image::put_image(&mut volume, base, &laid_out, 0)
+        .with_context(|| format!("cannot import {} of {}", file.display(), show_size(size)))?;
+    image::enter(&mut volume, name, Kind::Program, capability, size)?;
     volume.commit()
 }
 
@@ -118,11 +114,11 @@ pub fn import_file(image: &ImageLock, path: &Path, name: &str) -> Result<()> {
         address: base,
         password: volume.password(),
     };
-    volume.put(&image::new_record(base, pages, capability.password, 0))?;
-    if let Err(error) = copy_in(&mut volume, &mut file, base, bytes) {
+    let put = volume.put(&image::new_record(base, pages, capability.password, 0));
+    if let Err(error) = put.and_then(|()| copy_in(&mut volume, &mut file, base, bytes)) {
         // Pages that were committed on the way are given back; the first error is the one to tell.
         let _ = volume.delete(base).and_then(|()| volume.commit());
-        return Err(error.context(format!("cannot import {}", path.display())));
+        return Err(error.context(format!("cannot import {} of {}", path.display(), show_size(bytes))));
     }
     image::enter(&mut volume, name, Kind::Data, capability, bytes)?;
     volume.commit()?;

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
     BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, MountReport,
-    ObjectRecord, PageFlags, Pages, PutError, Random, ReadStart, Store,
+    ObjectRecord, PageFlags, Pages, PutError, Random, ReadStart, Stats, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -66,6 +66,8 @@ pub struct Volume {
     store: Store,
     report: MountReport,
     path: PathBuf,
+    /// As it was before any change: a change that finds no room is given up.
+    before: Stats,
     changed: BTreeMap<(u64, u64), (Frame, PageFlags)>,
 }
 
@@ -101,6 +103,7 @@ impl Volume {
         match Store::mount(&mut world, mode) {
             Ok((store, report)) => Ok(Self {
                 world,
+                before: store.stats(),
                 store,
                 report,
                 path: path.into(),
@@ -295,14 +298,13 @@ impl Volume {
     }
 
     fn full(&self) -> anyhow::Error {
-        let (disk, stats) = (self.path.display(), self.store.stats());
-        // The pages of this change have blocks promised already, and are given up.
-        let free = stats.free.saturating_sub(self.changed.len() as u64);
+        let (disk, before) = (self.path.display(), &self.before);
         anyhow!(
-            "the disk {disk} is full: {} of {} are free, and kept for changes and removals. Remove objects in the system ('rm'), or make \
-             a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
-            show_size(free * PAGE),
-            show_size(stats.blocks * PAGE)
+            "the disk {disk} has no room for this: {} of {} are free, of which {} are kept for changes and removals. Remove objects in the \
+             system ('rm'), or make a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
+            show_size(before.free * PAGE),
+            show_size(before.blocks * PAGE),
+            show_size(before.reserved.min(before.free) * PAGE)
         )
     }
 
@@ -336,10 +338,13 @@ impl Volume {
                         Failure::Disk => "the host's disk has no room or reports an error".into(),
                         other => format!("{other:?}"),
                     };
-                    bail!(
-                        "cannot write to {}: {reason}; the image is as it was before",
-                        self.path.display()
-                    );
+                    let path = self.path.display();
+                    let change = if self.store.may_have_committed() {
+                        format!(", or has the change: './gond ls {path}' shows what is there")
+                    } else {
+                        String::new()
+                    };
+                    bail!("cannot write to {path}: {reason}; the image is as it was before{change}");
                 }
                 Some(_) => {}
                 None => bail!("the checkpoint of {} did not end", self.path.display()),
@@ -383,4 +388,46 @@ pub fn now_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{FLUSHES_LEFT, lock_image};
+    use crate::place::Scratch;
+
+    /// If the flush behind the superblock fails, the change may be there, and the complaint says how to look. If an earlier one fails, it is not there.
+    #[test]
+    fn a_change_whose_flush_failed_is_told_as_what_it_is() {
+        const BASE: u64 = abi::address::FIRST_FREE;
+        let scratch = Scratch::make().unwrap();
+        let mut told = Vec::new();
+        for flush in 0.. {
+            let path = scratch.file(&format!("{flush}.img"));
+            let file = File::options().read(true).write(true).create_new(true).open(&path);
+            Volume::create(file.unwrap(), &path, 2 << 20).unwrap().commit().unwrap();
+            let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
+            volume.put(&crate::image::new_record(BASE, 1, 7, 0)).unwrap();
+            volume.write(BASE, 0, &[1; BLOCK], crate::tree::NO_LIMITS).unwrap();
+            FLUSHES_LEFT.set(flush);
+            let result = volume.commit();
+            FLUSHES_LEFT.set(u32::MAX);
+            drop(volume);
+            let is_there = Volume::open(&path).unwrap().object(BASE).is_some();
+            let Err(error) = result else {
+                assert!(is_there);
+                break;
+            };
+            let complaint = format!("{error:#}");
+            let look = format!("or has the change: './gond ls {}' shows what is there", path.display());
+            let is_open = complaint.contains(&look);
+            assert!(
+                is_open || complaint.ends_with("the image is as it was before"),
+                "{complaint}"
+            );
+            assert!(is_open || !is_there, "{flush}: {complaint}");
+            told.push(is_open);
+        }
+        assert_eq!(told, [false, true]);
+    }
 }

@@ -12,8 +12,9 @@
 //! | rename | old name leaving; new name, young; old name freed | the new name counts if it is there |
 //! | replace | everything stable; new name; old name freed | one of the two counts |
 //!
-//! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again. A deletion whose caller was ended in the
-//! middle is brought to its end by the next act on the directory.
+//! [`recover`] is what a start does after a power cut. It may be cut itself, and begun again. A deletion or a renaming whose caller was
+//! ended in the middle is brought to its end by the next act on the directory, before anything else: of a renaming both names are seen until then, and
+//! to delete one of them would leave the other one leading nowhere.
 //!
 //! A directory may be written by others than the owner of what it names, and the acts are done with the rights of their caller. So nothing is done to an
 //! object for an entry whose capability is [not the caller's own](System::is_own): an address alone is no right.
@@ -21,8 +22,8 @@
 use crate::directory::{Directory, Entry, Error, Mark, Marked};
 use abi::layout::Capability;
 
-/// Deletions that one act brings to an end for others.
-const DOOMED_MAX: usize = 32;
+/// Deletions and renamings that one act brings to an end for others.
+const INTERRUPTED_MAX: usize = 32;
 
 /// Entries for which a start looks through a whole directory. The acts leave one of these in each act that was cut or interrupted; strangers can
 /// write more, and what is behind these waits for the next start.
@@ -99,7 +100,7 @@ pub trait System {
 /// # Errors
 /// The name is taken or is none, or a step failed: then nothing has changed.
 pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
-    finish_deletions(system)?;
+    finish_interrupted(system)?;
     let unborn = insert(system, entry, Mark::Unborn)?;
     let left = if system.is_there(entry.capability.address) {
         Ok(())
@@ -131,7 +132,7 @@ pub fn publish<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
 /// There is no such name, the object cannot be deleted, or [`Error::Foreign`]: then the name stays. It goes with an object whose deletion could not
 /// be made durable.
 pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
-    finish_deletions(system)?;
+    finish_interrupted(system)?;
     let mut found = None;
     system.change(&mut |directory| {
         found = directory.view().find(name);
@@ -164,9 +165,9 @@ pub fn delete<S: System>(system: &mut S, name: &str) -> Result<(), S::Error> {
 /// Gives an object another name in the same directory.
 ///
 /// # Errors
-/// There is no such name, or the new one is taken or is none: then the old one stays.
+/// There is no such name, or the new one is taken or is none: then the old one stays. If the last step failed, the next act does it.
 pub fn rename<S: System>(system: &mut S, old: &str, new: &Entry<'_>) -> Result<(), S::Error> {
-    finish_deletions(system)?;
+    finish_interrupted(system)?;
     let before = mark(system, old, Mark::Leaving)?;
     if let Err(error) = insert(system, new, Mark::Young) {
         set_mark(system, &before)?;
@@ -180,7 +181,7 @@ pub fn rename<S: System>(system: &mut S, old: &str, new: &Entry<'_>) -> Result<(
 /// # Errors
 /// The name is none, or what it shall lead to cannot be made durable: then it leads to what it did.
 pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Error> {
-    finish_deletions(system)?;
+    finish_interrupted(system)?;
     let mut taken = false;
     system.change(&mut |directory| {
         taken = directory.lookup(entry.name).is_some();
@@ -193,37 +194,61 @@ pub fn replace<S: System>(system: &mut S, entry: &Entry<'_>) -> Result<(), S::Er
     system.change(&mut |directory| directory.replace(entry))
 }
 
-/// Brings deletions in this directory to an end whose callers were ended in the middle: the name goes if its object is gone, and is back
-/// if not, unless another object has the address. One act at a time is the callers' duty, so nobody is still at it. A caller that cannot take the
-/// capabilities away, or has no right by which to tell one object from another, leaves the deletion to others: its own act has nothing to do with it.
-fn finish_deletions<S: System>(system: &mut S) -> Result<(), S::Error> {
+/// Brings deletions and renamings in this directory to an end whose callers were ended in the middle. One act at a time is the callers' duty, so nobody
+/// is still at it.
+fn finish_interrupted<S: System>(system: &mut S) -> Result<(), S::Error> {
     let mut from = 0;
     // Others can write more of them than one act should wait for.
-    for _ in 0..DOOMED_MAX {
+    for _ in 0..INTERRUPTED_MAX {
         let mut next = None;
         system.change(&mut |directory| {
-            next = directory.view().doomed(from);
+            next = directory.view().interrupted(from);
             Ok(())
         })?;
-        let Some(doomed) = next else { return Ok(()) };
-        from = doomed.index + 1;
-        let address = doomed.capability.address;
-        if !system.is_there(address) {
-            if system.leave(address).is_ok() {
-                free(system, &doomed)?;
-            }
-        } else if system.gives_right(doomed.capability) {
+        let Some(marked) = next else { return Ok(()) };
+        from = marked.index + 1;
+        if marked.mark == Mark::Leaving {
+            finish_renaming(system, &marked)?;
+        } else {
+            finish_deletion(system, &marked)?;
+        }
+    }
+    Ok(())
+}
+
+/// The old name goes if the new one is there, and stays if not.
+fn finish_renaming<S: System>(system: &mut S, leaving: &Marked) -> Result<(), S::Error> {
+    system.change(&mut |directory| {
+        if directory.has_twin(leaving) {
+            directory.free(leaving);
+        } else {
             // Its object may be younger than the last checkpoint.
             let mark = Mark::Young;
-            system.change(&mut |directory| {
-                if !directory.is_shadowed(&doomed) {
-                    directory.set_mark(&Marked { mark, ..doomed });
-                }
-                Ok(())
-            })?;
-        } else if !system.is_own(doomed.capability) {
-            free(system, &doomed)?;
+            directory.set_mark(&Marked { mark, ..*leaving });
         }
+        Ok(())
+    })
+}
+
+/// The name goes if its object is gone, and is back if not, unless another object has the address. A caller that cannot take the
+/// capabilities away, or has no right by which to tell one object from another, leaves the deletion to others: its own act has nothing to do with it.
+fn finish_deletion<S: System>(system: &mut S, doomed: &Marked) -> Result<(), S::Error> {
+    let address = doomed.capability.address;
+    if !system.is_there(address) {
+        if system.leave(address).is_ok() {
+            free(system, doomed)?;
+        }
+    } else if system.gives_right(doomed.capability) {
+        // Its object may be younger than the last checkpoint.
+        let mark = Mark::Young;
+        system.change(&mut |directory| {
+            if !directory.is_shadowed(doomed) {
+                directory.set_mark(&Marked { mark, ..*doomed });
+            }
+            Ok(())
+        })?;
+    } else if !system.is_own(doomed.capability) {
+        free(system, doomed)?;
     }
     Ok(())
 }
@@ -287,8 +312,7 @@ fn settles<S: System>(system: &mut S, marked: &Marked, searches: &mut usize) -> 
     // A name that was leaving has left if the new one is there, and a hidden one stays so if another entry bears its name.
     let mut stays = false;
     system.change(&mut |directory| {
-        let same = |entry: &Entry<'_>| entry.capability == marked.capability;
-        let left = marked.mark == Mark::Leaving && directory.view().iter().filter(same).count() > 1;
+        let left = marked.mark == Mark::Leaving && directory.has_twin(marked);
         stays = !left && (!marked.mark.is_hidden() || !directory.is_shadowed(marked));
         Ok(())
     })?;

@@ -2,6 +2,7 @@
 //!
 //! The model knows what becomes durable when (module theory), and nothing of the acts.
 
+mod interrupted;
 mod starts;
 
 use super::*;
@@ -427,7 +428,7 @@ fn a_deletion_that_is_not_durable_takes_the_name_along() {
     }
     act(&mut model, Act::Create("b"), 0x2000).unwrap();
     let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-    assert_eq!(view.doomed(0), None);
+    assert_eq!(view.interrupted(0), None);
     assert_eq!(model.now.clist, BTreeSet::from([(0x2000, 0x2001)]));
 }
 
@@ -489,7 +490,7 @@ fn a_deleted_name_goes_when_another_object_has_its_address() {
             assert_eq!(model.now.clist.contains(&new), listed.contains(&new), "{listed:?}");
             assert!(!model.now.clist.contains(&old) || listed.contains(&old), "{listed:?}");
             let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-            view.doomed(0).is_some()
+            view.interrupted(0).is_some()
         };
         let mut model = doomed();
         assert_eq!(recover(&mut model), Ok(1), "{listed:?}");
@@ -558,65 +559,6 @@ fn a_refused_publication_leaves_nothing() {
     let after = started(&mut model);
     assert_eq!(after.names(), BTreeMap::from([("a".to_owned(), 0x1000)]));
     assert!(after.now.objects.contains_key(&0x1000));
-}
-
-/// Two names, of which the deletion of `a` was cut off after so many steps, and what became of it.
-fn left_deletion(cut: u32) -> (Model, Result<(), Failed>) {
-    let mut model = Model::new(u32::MAX, u32::MAX);
-    act(&mut model, Act::Create("a"), 0x1000).unwrap();
-    act(&mut model, Act::Create("c"), 0x2000).unwrap();
-    model.cut = model.steps + cut;
-    let left = delete(&mut model, "a");
-    model.cut = u32::MAX;
-    (model, left)
-}
-
-/// A caller that is ended in the middle, for want of a block perhaps, leaves a deletion that the next act brings to its end.
-#[test]
-fn the_next_act_ends_a_deletion_that_was_left() {
-    let acts = [
-        Act::Create("b"),
-        Act::Rename("c", "d"),
-        Act::Replace("c"),
-        Act::Delete("c"),
-    ];
-    let mut seen = BTreeSet::new();
-    for next in acts {
-        for cut in 0.. {
-            let (mut model, left) = left_deletion(cut);
-            act(&mut model, next, 0x3000).unwrap();
-            let there = model.now.objects.contains_key(&0x1000);
-            assert_eq!(model.names().contains_key("a"), there, "{next:?}, {cut}");
-            assert_eq!(model.now.clist.contains(&(0x1000, 0x1001)), there, "{next:?}, {cut}");
-            let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-            assert_eq!(view.doomed(0), None, "{next:?}, {cut}");
-            // The same name can be given again, or taken away.
-            let again = if there { Act::Delete("a") } else { Act::Create("a") };
-            assert_eq!(act(&mut model, again, 0x4000), Ok(()), "{next:?}, {cut}");
-            seen.insert(there);
-            if left.is_ok() {
-                break;
-            }
-        }
-    }
-    assert_eq!(seen.len(), 2);
-}
-
-/// A program that may write the directory and not the root Clist goes on with its own acts.
-#[test]
-fn a_deletion_that_was_left_is_no_concern_of_a_stranger() {
-    for cut in 0.. {
-        let (mut model, left) = left_deletion(cut);
-        model.is_stranger = true;
-        assert_eq!(act(&mut model, Act::Rename("c", "d"), 0x3000), Ok(()), "{cut}");
-        model.is_stranger = false;
-        assert_eq!(act(&mut model, Act::Rename("d", "c"), 0x3000), Ok(()), "{cut}");
-        let view = crate::DirectoryView::open(&model.now.directory).unwrap();
-        assert_eq!(view.doomed(0), None, "{cut}");
-        if left.is_ok() {
-            break;
-        }
-    }
 }
 
 /// Nothing is destroyed before there is room to take its name away, and after that no room is asked for but by what has it.
@@ -743,20 +685,4 @@ fn a_capability_of_an_address_is_nothing_for_its_next_object() {
     publish(&mut model, &entry("ours", PLACE)).unwrap();
     assert_eq!(model.now.clist, BTreeSet::from([(PLACE, PLACE + 1)]));
     assert_eq!(delete(&mut model, "theirs"), Err(Failed::Directory(Error::Foreign)));
-}
-
-/// An act does not wait for all deletions that others say are unfinished.
-#[test]
-fn an_act_finishes_some_deletions_of_others() {
-    let mut model = Model::new(u32::MAX, u32::MAX);
-    model.now.directory = vec![0; ENTRY_BYTES * 2000];
-    let mut directory = Directory::format_zeroed(&mut model.now.directory).unwrap();
-    for number in 0..1900 {
-        let name = format!("{number}");
-        directory
-            .insert_marked(&entry(&name, 0x1000 + number), Mark::Doomed)
-            .unwrap();
-    }
-    publish(&mut model, &entry("more", 0x10)).unwrap();
-    assert!(model.steps < 200, "{} steps", model.steps);
 }

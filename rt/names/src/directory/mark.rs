@@ -86,17 +86,17 @@ impl DirectoryView<'_> {
         })
     }
 
-    /// The first entry from a place on whose object is being deleted.
-    pub fn doomed(&self, from: usize) -> Option<Marked> {
-        let is_doomed = |index: &usize| of(self.bytes, *index) == Mark::Doomed && kind_byte(self.bytes, *index) != FREE;
-        let mut all = (from..reach(self.bytes)).filter(is_doomed);
+    /// The first entry from a place on whose object is being deleted or renamed.
+    pub fn interrupted(&self, from: usize) -> Option<Marked> {
+        let is_interrupted = |index: &usize| {
+            matches!(of(self.bytes, *index), Mark::Doomed | Mark::Leaving) && kind_byte(self.bytes, *index) != FREE
+        };
+        let mut all = (from..reach(self.bytes)).filter(is_interrupted);
         all.find_map(|index| {
-            let capability = entry(self.bytes, index)?.capability;
-            let mark = Mark::Doomed;
             Some(Marked {
                 index,
-                mark,
-                capability,
+                mark: of(self.bytes, index),
+                capability: entry(self.bytes, index)?.capability,
             })
         })
     }
@@ -179,6 +179,12 @@ impl Directory<'_> {
                 .is_some_and(|index| index != marked.index)
         };
         entry(self.bytes, marked.index).is_some_and(others)
+    }
+
+    /// Whether another entry that is seen bears the capability of one that is seen. Cost: a look at all entries.
+    pub fn has_twin(&self, marked: &Marked) -> bool {
+        let same = |found: &Entry<'_>| found.capability == marked.capability;
+        self.view().iter().filter(same).count() > 1
     }
 
     /// Frees an entry, if it is still one of that object.
