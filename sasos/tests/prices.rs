@@ -521,9 +521,12 @@ fn full_table(book: &mut Book) {
     book.polls("some make room");
 }
 
+/// What is done, and the frames of the machine on which it is.
+type Load = (fn(&mut Book), u32);
+
 /// The lines of all loads at a price of a call of the machine.
 fn lines(price: u64) -> Vec<(String, u64, u64)> {
-    let loads: [(fn(&mut Book), u32); 6] = [
+    let loads: [Load; 6] = [
         (objects, 60_000),
         (procedures, 60_000),
         (lives, 60_000),
@@ -531,7 +534,7 @@ fn lines(price: u64) -> Vec<(String, u64, u64)> {
         (shortage, 1500),
         (full_table, 60_000),
     ];
-    let book = |(seed, (load, frames)): (u64, (fn(&mut Book), u32))| {
+    let book = |(seed, (load, frames)): (u64, Load)| {
         let mut book = Book::new(seed, frames, price);
         load(&mut book);
         book.lines
