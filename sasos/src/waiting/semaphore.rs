@@ -43,7 +43,7 @@ pub(crate) const SEMAPHORE_BYTES: u64 =
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// Instructions that deleting one costs, roughly.
-const COST_SEMAPHORE: Cost = Cost::own(1_350);
+const COST_SEMAPHORE: Cost = Cost::own(1_700);
 /// Waiters of a word that one call wakes, unless it wakes all.
 const WOKEN_AT_ONCE: u32 = 32;
 /// Instructions that waking a thread costs.
