@@ -162,9 +162,9 @@ calls! {
     59 SemSignal sem_signal(address) -> "", ""; "R";
         "Gives one.";
     60 AddressWait address_wait(address, expected, timeout_ns) -> "", ""; "R";
-        "Waits until woken, if the 32-bit word at the address holds the expected value; else Changed. A thread that has lost its right meanwhile gets Protection when somebody is to be woken.";
+        "Waits until woken, if the 32-bit word at the address holds the expected value; else Changed. A thread that has lost its right meanwhile gets Protection when another one wakes waiters of this word.";
     61 AddressWake address_wake(address, count) -> "woken", ""; "R";
-        "Wakes up to count threads that wait on the address, and tells how many: 32 at most, unless these are all. A waiter whose right is not known to hold still is woken, too, to look for it, and is not counted unless all are woken.";
+        "Wakes up to count threads that wait on the address, and tells how many: 32 at most, unless these are all. A waiter whose right has to be looked up first is woken as well and not counted, unless count is more than 32.";
 
     72 ConsoleWrite console_write(stream, address, bytes) -> "written", ""; "R on the buffer";
         "Writes to the terminal (0) or the control line (1), which is the first task's: others get Protection. May write less than asked.";

@@ -252,3 +252,42 @@ fn nodes_of_a_map_are_paid_as_blocks_of_the_disk() {
         }
     }
 }
+
+/// The store keeps the levels of a map while any page of the object has a block, so a cut gives none of them back.
+#[test]
+fn levels_of_a_map_are_paid_behind_a_cut() {
+    let mut rig = Rig::new(81, 8000, 20_000);
+    let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let measure = |rig: &mut Rig| {
+        // Blocks come back behind the second checkpoint.
+        for _ in 0..3 {
+            rig.checkpoint().unwrap();
+            rig.settle();
+        }
+        rig.server.ledger.empty_all_hands();
+        let used = rig.server.ledger.used(AccountId::ROOT, Resource::Blocks);
+        (used, rig.server.store_report().free)
+    };
+    let (before, free) = measure(&mut rig);
+    let pages = 70_000;
+    let objects: Vec<u64> = (0..50).map(|_| rig.kept(actor, pages, 0)).collect();
+    for base in &objects {
+        for page in [0, pages - 1] {
+            rig.store(actor.space, base + page * PAGE, 1).unwrap();
+        }
+    }
+    for length in [pages, 1, 2] {
+        for base in &objects {
+            rig.call(actor, Call::ObjResize, &[*base, length * PAGE]).unwrap();
+        }
+        let (used, left) = measure(&mut rig);
+        let (paid, taken) = (used - before, free - left);
+        // Beside them the store has rows of the objects, some to a block.
+        assert!(paid + 5 >= taken, "{length} pages: {paid} paid of {taken}");
+        rig.check();
+    }
+    for base in objects {
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    }
+    assert_eq!(measure(&mut rig).0, before);
+}

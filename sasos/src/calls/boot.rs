@@ -113,9 +113,10 @@ impl Server {
         self.budget.set_price(call);
     }
 
-    /// What the last event left of its budget, in instructions: [`crate::lives::work::PIECE`] less what it was charged.
-    pub const fn budget_left(&self) -> u64 {
-        self.budget.left()
+    /// All that events were ever charged, in instructions: for the table of charges.
+    #[cfg(debug_assertions)]
+    pub fn charged(&self) -> u64 {
+        self.budget.charged()
     }
 
     /// Bounds what the machine has, and opens the account of all programs below that of the first task. It pays for what programs of earlier

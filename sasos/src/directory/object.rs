@@ -120,8 +120,11 @@ pub struct Object {
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
     /// is to be kept; they have their bits of dirty pages.
     pub blocks: u64,
-    /// Parts of its map in which such pages stand, counted once for each slot: for each of them the nodes of the map above one page are charged.
+    /// Lowest nodes of its map in which such pages stand, counted once for each slot. For each of them as many nodes are charged as the map has levels.
     pub(crate) parts: u64,
+    /// The levels of its map that are charged for them: the most that it has had since the first of them was written, for the store keeps all levels
+    /// while any page has a block.
+    levels: u8,
     /// Blocks that are charged for the part of its map that limits of pages take.
     pub(crate) map_blocks: u64,
     /// Bytes of the server that are charged for limits which the store is told before it is kept.
@@ -198,6 +201,7 @@ impl Object {
             leaves: 0,
             blocks: 0,
             parts: 0,
+            levels: 0,
             map_blocks: 0,
             prepared_bytes: 0,
             prepared: Prepared::No,
@@ -321,7 +325,22 @@ impl Object {
     /// Blocks that are charged for so many of its pages in so many parts of its map.
     #[inline]
     pub(crate) fn with_nodes(&self, blocks: u64, parts: u64) -> u64 {
-        blocks + parts * u64::from(levels_for(self.record.pages))
+        blocks + parts * u64::from(self.levels)
+    }
+
+    /// The levels of the map of an object with so many pages: it has them when its first block comes, and from then on when it is as long.
+    pub(crate) fn levels_at(&self, pages: u64) -> u8 {
+        let levels = levels_for(pages);
+        if self.blocks == 0 {
+            levels
+        } else {
+            levels.max(self.levels)
+        }
+    }
+
+    /// Sets them; what is charged for the parts of its map is the caller's business.
+    pub(crate) const fn set_levels(&mut self, levels: u8) {
+        self.levels = levels;
     }
 
     /// All blocks of the disk that are charged for it.

@@ -139,7 +139,9 @@ impl Server {
         if !self.forget_slots(id, left) {
             return false;
         }
-        self.blocks_gone(id, pages, Slots::whole_chunks(left) * PAGES_PER_SLOT);
+        if !self.blocks_go(id, pages, Slots::whole_chunks(left) * PAGES_PER_SLOT) {
+            return false;
+        }
         let object = self.objects.get_mut(id);
         object.cut = None;
         let (first, persistent) = (object.first_slot(), object.is_persistent());
@@ -239,21 +241,17 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks: in a longer object more may stand above each.
+    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks: in a longer object more may stand above each. A shorter one keeps them.
     fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let payer = object.account;
-        let [before, after] =
-            [object.record.pages, pages].map(|pages| object.parts * u64::from(store::levels_for(pages)));
-        let (more, fewer) = (after.saturating_sub(before), before.saturating_sub(after));
+        let (payer, before, levels) = (object.account, object.all_blocks(), object.levels_at(pages));
+        let more = object.parts * u64::from(levels) + object.blocks + object.map_blocks - before;
         if more > 0 {
             self.ledger.take(payer, Resource::Blocks, more)?;
         }
         self.change_length(world, id, pages)
             .inspect_err(|_| self.ledger.give(payer, Resource::Blocks, more))?;
-        if fewer > 0 {
-            self.ledger.give(payer, Resource::Blocks, fewer);
-        }
+        self.objects.get_mut(id).set_levels(levels);
         Ok(())
     }
 

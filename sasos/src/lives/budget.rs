@@ -49,6 +49,11 @@ pub(crate) struct Allowance {
     call: u64,
     /// Whether [`Allowance::at_least_once`] was asked, and the event that asked has not ended for want of budget since.
     raised: bool,
+    /// All that was ever charged, and what was left when the store was handed the rest: for the table of charges.
+    #[cfg(debug_assertions)]
+    charged: u64,
+    #[cfg(debug_assertions)]
+    lent: Option<u64>,
 }
 
 impl Allowance {
@@ -57,6 +62,10 @@ impl Allowance {
         left: Budget::ALL,
         call: 0,
         raised: false,
+        #[cfg(debug_assertions)]
+        charged: 0,
+        #[cfg(debug_assertions)]
+        lent: None,
     };
 
     /// Sets the price of a call of the machine.
@@ -66,8 +75,24 @@ impl Allowance {
 
     /// An event begins, or the next part of one: it may spend so much.
     #[inline(always)]
-    pub(crate) const fn begin(&mut self, left: Budget) {
+    pub(crate) fn begin(&mut self, left: Budget) {
+        self.count_lent();
         self.left = left;
+    }
+
+    /// Counts what the store has taken.
+    #[inline(always)]
+    fn count_lent(&mut self) {
+        #[cfg(debug_assertions)]
+        if let Some(before) = self.lent.take() {
+            self.charged += before.saturating_sub(self.left.left());
+        }
+    }
+
+    /// All that was ever charged.
+    #[cfg(debug_assertions)]
+    pub(crate) fn charged(&self) -> u64 {
+        self.charged + self.lent.map_or(0, |before| before.saturating_sub(self.left.left()))
     }
 
     /// The instructions that a step costs.
@@ -78,7 +103,12 @@ impl Allowance {
 
     /// The part of the budget that the store takes from. The store makes at most one call of the machine for each frame.
     #[inline]
-    pub(crate) const fn left_to_store(&mut self) -> &mut Budget {
+    pub(crate) fn left_to_store(&mut self) -> &mut Budget {
+        self.count_lent();
+        #[cfg(debug_assertions)]
+        {
+            self.lent = Some(self.left.left());
+        }
         &mut self.left
     }
 
@@ -109,6 +139,7 @@ impl Allowance {
     /// [`Budget::at_least`].
     #[inline]
     pub(crate) fn at_least(&mut self, cost: Cost) {
+        self.count_lent();
         self.left.at_least(self.price(cost));
     }
 
@@ -128,16 +159,24 @@ impl Allowance {
     /// [`Budget::spend`].
     #[inline]
     pub(crate) fn spend(&mut self, cost: Cost) -> bool {
-        self.left.spend(self.price(cost))
+        self.count_lent();
+        let price = self.price(cost);
+        #[cfg(debug_assertions)]
+        {
+            self.charged += price;
+        }
+        self.left.spend(price)
     }
 
     /// Nothing more may be begun in this event.
     pub(crate) fn use_up(&mut self) {
+        self.count_lent();
         self.left.spend(u64::MAX);
     }
 
     /// Takes the bound away; tells what was left.
-    pub(crate) const fn lift(&mut self) -> Budget {
+    pub(crate) fn lift(&mut self) -> Budget {
+        self.count_lent();
         core::mem::replace(&mut self.left, Budget::ALL)
     }
 }

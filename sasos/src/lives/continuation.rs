@@ -141,6 +141,8 @@ pub enum Continuation {
     Semaphore(u64, u64),
     /// `AddressWait` waits on the word at an address.
     Address(u64),
+    /// `AddressWake` has woken so many whose right is known, and `SemSignal` none, in so many events.
+    Wakes(u32, u16),
     /// `ThreadWait` for any child looks for one that was made in the domain it is in.
     ChildLooks {
         /// Whether one lives; unknown while it looks at those that live.
@@ -185,6 +187,7 @@ impl Continuation {
             | Self::Checkpoint(_)
             | Self::Semaphore(..)
             | Self::Address(_)
+            | Self::Wakes(..)
             | Self::Child(_) => false,
         }
     }

@@ -31,8 +31,8 @@ pub const PIECE: u64 = 12_000;
 /// So much is left for the first item of a poll, whatever was looked at before: enough for the first tables of a space. An item that needs more to get on sees to
 /// that itself.
 pub(crate) const COST_LARGEST: u64 = 8_000;
-/// The cost of a piece that comes to nothing, because too little was left for it; and of taking an item off the list, of which nothing may be left:
-/// the calls that began it have done the rest.
+/// The cost of a piece that comes to nothing, because too little was left for it; and of taking an item off the list, which its calls may have done
+/// to the end.
 const COST_TURN: Cost = Cost::own(430);
 const COST_TAKE: Cost = Cost::own(250);
 /// The most that a poll may spend on ends and have something left for the store.
@@ -85,8 +85,8 @@ pub struct WorkList {
     fresh: bool,
     /// Whether the last poll did nothing but end something.
     had_all: bool,
-    /// The payer of a callee that could not be made or grow in the event under way.
-    refused: Option<AccountId>,
+    /// The base of an object of which a callee could not be made or grow. By the time that it is asked for, the object may be gone.
+    refused: Option<u64>,
 }
 
 impl WorkList {
@@ -124,8 +124,8 @@ impl WorkList {
     }
 
     /// A service could not have what a call of it takes.
-    pub(crate) const fn refuse(&mut self, payer: AccountId) {
-        self.refused = Some(payer);
+    pub(crate) const fn refuse(&mut self, base: u64) {
+        self.refused = Some(base);
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -299,9 +299,9 @@ impl Server {
         };
         tries.what = what;
         // A fault takes page tables for the object and for the domain, and a protected call takes memory of the service.
-        let object = self.objects.find(what).map(|id| self.objects.get(id).account);
-        let refused = self.work.refused.take();
-        let mut payers = object.into_iter().chain(refused).chain([self.account_of(thread)]);
+        let objects = [Some(what), self.work.refused.take()];
+        let owners = objects.map(|base| Some(self.objects.get(self.objects.find(base?)?).account));
+        let mut payers = owners.into_iter().flatten().chain([self.account_of(thread)]);
         let short = payers.find_map(|payer| self.who_is_short(world, payer, error));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {

@@ -566,8 +566,11 @@ impl Server {
         page: u64,
     ) -> Result<bool, Error> {
         let object = self.objects.get_mut(id);
+        if object.blocks == 0 {
+            object.set_levels(object.levels_at(object.record.pages));
+        }
         let colour = object.part_colour();
-        let blocks = object.slots.touch(slot).blocks;
+        let blocks = &object.slots.touch(slot).blocks;
         let fresh = !blocks.has(index);
         let part = u64::from(fresh && !blocks.has_part(index, colour));
         let charged = object.with_nodes(fresh.into(), part);

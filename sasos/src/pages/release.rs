@@ -44,11 +44,13 @@ const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
 const COST_NODE_PASSED: Cost = Cost::own(300);
 /// The part of the budget that is left to the caller, to make use of a frame, roughly.
 const COST_CALLER: Cost = Cost::calling(5_000, 12);
-/// The cost of freeing what is known of neighbouring slots, in instructions, roughly; of looking for charged blocks in one slot, and so many of them
-/// that cost one more.
+/// The cost of freeing what is known of neighbouring slots, in instructions, roughly, and of looking whether blocks are charged in them; of taking back
+/// those of a slot that has some, and so many of them that cost one more.
 const COST_CHUNK: Cost = Cost::own(2_300);
-const COST_MARKS: u64 = 80;
+const COST_MARKS: u64 = 140;
 const MARKS_COUNTED: u64 = 5;
+/// Slots of which they are taken back before the budget is asked again.
+const MARKS_AT_ONCE: u64 = 16;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
 const COST_FORGET: Cost = Cost::calling(430, 1);
 /// Frames that go before translations are forgotten once for all of them.
@@ -209,14 +211,10 @@ impl Server {
     /// that was all. Nobody pays for blocks of their pages any more.
     pub(crate) fn forget_slots(&mut self, id: ObjectId, count: u64) -> bool {
         while let Some(first) = self.objects.get(id).slots.last_bare(count) {
-            if !self.budget.spend(COST_CHUNK) {
+            let end = Slots::whole_chunks(first + 1);
+            if !self.marks_go(id, first * PAGES_PER_SLOT, end * PAGES_PER_SLOT) || !self.budget.spend(COST_CHUNK) {
                 return false;
             }
-            self.marks_gone(
-                id,
-                first * PAGES_PER_SLOT,
-                Slots::whole_chunks(first + 1) * PAGES_PER_SLOT,
-            );
             self.free_slots(id, first);
         }
         true
@@ -287,20 +285,38 @@ impl Server {
         self.ledger.give(payer, Resource::Frames, 1);
     }
 
-    /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them.
+    /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them. As far as the budget reaches; tells whether that
+    /// was all.
+    pub(crate) fn blocks_go(&mut self, id: ObjectId, first: u64, end: u64) -> bool {
+        let colour = self.objects.get(id).base() % SLOT / PAGE;
+        self.marks_go(id, first + colour, end + colour)
+    }
+
+    /// The same of the few pages of a piece.
     pub(crate) fn blocks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let colour = self.objects.get(id).base() % SLOT / PAGE;
         self.marks_gone(id, first + colour, end + colour);
     }
 
-    /// The same with pages counted from the start of the first slot.
+    /// [`Server::blocks_go`] with pages counted from the start of the first slot.
+    fn marks_go(&mut self, id: ObjectId, first: u64, end: u64) -> bool {
+        let mut from = first;
+        while from < end && self.objects.get(id).blocks > 0 {
+            if !self.budget.is_left() {
+                return false;
+            }
+            let to = end.min(from + MARKS_AT_ONCE * PAGES_PER_SLOT);
+            self.marks_gone(id, from, to);
+            from = to;
+        }
+        true
+    }
+
     fn marks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let object = self.objects.get_mut(id);
         if object.blocks > 0 {
-            self.budget
-                .spend(Cost::own((end - first) / PAGES_PER_SLOT * COST_MARKS));
-            let (gone, parts) = object.slots.clear_blocks(first, end, object.part_colour());
-            self.budget.spend(Cost::own(gone / MARKS_COUNTED));
+            let (gone, parts, slots) = object.slots.clear_blocks(first, end, object.part_colour());
+            self.budget.spend(Cost::own(slots * COST_MARKS + gone / MARKS_COUNTED));
             object.blocks -= gone;
             object.parts -= parts;
             self.ledger

@@ -79,34 +79,26 @@ impl PageBits {
         left
     }
 
-    /// Of the parts into which an object's map parts a slot whose first page is `colour` pages from a part's first: where the one stands in which a page is.
+    /// Whether any page of this slot has its bit set whose entry stands in the same node of the map as that of page `index`. `colour` (0..256) is the number
+    /// of pages from the start of the slot to the first at which a node begins.
     #[inline]
-    const fn part_of(index: usize, colour: usize) -> (usize, usize) {
-        let first = index.wrapping_sub(colour) / PART_PAGES * PART_PAGES + colour;
-        if index < colour {
-            (0, colour)
-        } else {
-            (first, first + PART_PAGES)
-        }
-    }
-
-    /// Whether any bit of the part of a map is set in which a page is.
     pub(crate) fn has_part(&self, index: usize, colour: usize) -> bool {
-        let (first, end) = Self::part_of(index, colour);
-        self.0
-            .iter()
-            .enumerate()
-            .any(|(word, bits)| bits & mask(word, first, end) != 0)
+        let first = (index + PART_PAGES - colour) / PART_PAGES * PART_PAGES;
+        let (first, end) = ((first + colour).saturating_sub(PART_PAGES), first + colour);
+        let has = |word: usize| self.0[word % 8] & mask(word, first, end) != 0;
+        // Most pages are written beside others.
+        has(index / 64) || (first / 64..end.div_ceil(64).min(8)).any(has)
     }
 
-    /// Parts of a map in which any bit is set.
+    /// Nodes of the map in which pages of this slot stand that have their bit set.
     pub(crate) fn parts(&self, colour: usize) -> u64 {
-        let starts = [0, colour, colour + PART_PAGES];
-        let wanted = starts.into_iter().enumerate().filter(|&(place, start)| {
-            let is_one = start < PAGES_PER_SLOT as usize && (place != 1 || colour > 0);
-            is_one && self.has_part(start, colour)
-        });
-        wanted.count() as u64
+        let (word, below) = (colour / 64 % 4, (1 << (colour % 64)) - 1);
+        let mut found = 0_u8;
+        for (index, &bits) in self.0.iter().enumerate() {
+            found |= u8::from(bits & below != 0) << ((index + 3 - word) / 4);
+            found |= u8::from(bits & !below != 0) << ((index + 4 - word) / 4);
+        }
+        found.count_ones().into()
     }
 
     /// Clears all bits; tells how many were set.
@@ -349,24 +341,28 @@ impl Slots {
         Some((chunk * CHUNK) as u64 + u64::from(leaves.trailing_zeros()) + 1)
     }
 
-    /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set, and how many parts of the map, as
-    /// [`PageBits::parts`] has them, have none any more.
-    pub(crate) fn clear_blocks(&mut self, first: u64, end: u64, colour: usize) -> (u64, u64) {
-        let (mut gone, mut parts) = (0, 0);
+    /// Clears `blocks` of pages, counted from the start of the first slot. Tells how many were set, how many parts of the map, as
+    /// [`PageBits::parts`] has them, have none any more, and in how many slots some were set.
+    pub(crate) fn clear_blocks(&mut self, first: u64, end: u64, colour: usize) -> (u64, u64, u64) {
+        let (mut gone, mut parts, mut slots) = (0, 0, 0);
         for number in first / PAGES_PER_SLOT..end.div_ceil(PAGES_PER_SLOT) {
             if let Some(slot) = self.get_mut(number) {
                 let start = number * PAGES_PER_SLOT;
                 let [first, end] = [first, end].map(|page| page.saturating_sub(start) as usize);
-                let before = slot.blocks.parts(colour);
-                gone += u64::from(if first == 0 && end >= PAGES_PER_SLOT as usize {
-                    slot.blocks.clear_all()
+                if slot.blocks.is_empty() {
+                    continue;
+                }
+                slots += 1;
+                parts += slot.blocks.parts(colour);
+                if first == 0 && end >= PAGES_PER_SLOT as usize {
+                    gone += u64::from(slot.blocks.clear_all());
                 } else {
-                    slot.blocks.take_run(first, end).count()
-                });
-                parts += before - slot.blocks.parts(colour);
+                    gone += u64::from(slot.blocks.take_run(first, end).count());
+                    parts -= slot.blocks.parts(colour);
+                }
             }
         }
-        (gone, parts)
+        (gone, parts, slots)
     }
 
     /// Whether nothing is known but of the first slot.
@@ -526,7 +522,7 @@ mod tests {
         let mut free = |from: u64| {
             let first = slots.last_bare(from)?;
             let end = Slots::whole_chunks(first + 1);
-            let (blocks, _) = slots.clear_blocks(first * PAGES_PER_SLOT, end * PAGES_PER_SLOT, 0);
+            let (blocks, _, _) = slots.clear_blocks(first * PAGES_PER_SLOT, end * PAGES_PER_SLOT, 0);
             cost -= slots.free(first);
             Some(blocks)
         };

@@ -136,7 +136,7 @@ pub struct Domain {
     pub(crate) is_mother: bool,
     /// How often the parent had been drained when this one was, or was made.
     pub(in crate::protection) inherits: u64,
-    /// Of the domains that read through to this one, the last that the round under way has had forget.
+    /// The last of the domains that read through to this one to which the round under way has come, and which has forgotten.
     pub(in crate::protection) told: Option<Derived>,
     /// How often this one had been drained when that round began, and when the last one began that has come to its end: a round is under way
     /// while these differ.

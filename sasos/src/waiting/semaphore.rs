@@ -44,8 +44,11 @@ pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// Instructions that deleting one costs, roughly.
 const COST_SEMAPHORE: Cost = Cost::own(1_700);
-/// Waiters of a word that one call wakes, unless it wakes all.
+/// Of so many waiters of a word, those whose right is known are woken one by one. A call that is to wake more wakes all, or that many of them, whoever
+/// they are.
 const WOKEN_AT_ONCE: u32 = 32;
+/// Events of a call that looks for waiters whose right is known. Then it wakes whoever has waited longest.
+const EVENTS_MAX: u16 = 64;
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
@@ -212,26 +215,15 @@ impl Server {
                 world.thread_answer(waiter, 0, 0);
                 return Ok((0, 0));
             }
-            self.wake_to_look(world, Key::Semaphore(address))?;
+            // It looks for its right itself. It must not stand before those whose right is known, for it may be a stranger by now, and may have no
+            // processor.
+            world.wake(Key::Semaphore(address), 1);
+            if self.wakes_end(caller, 0)? {
+                break;
+            }
         }
         self.semaphores.give(address)?;
         Ok((0, 0))
-    }
-
-    /// Wakes the oldest waiter, whose right is not known to hold still: it looks for it itself. It must not stand before those whose right is known, for it
-    /// may be a stranger by now, and may have no processor.
-    ///
-    /// # Errors
-    /// [`Stop::Again`]: the budget is used up. The call may be made anew, for it has woken none but such waiters.
-    #[cold]
-    fn wake_to_look(&mut self, world: &mut impl World, key: Key) -> Step<()> {
-        world.wake(key, 1);
-        self.budget.spend(cost_of_waking(1));
-        if self.budget.is_left() {
-            Ok(())
-        } else {
-            Err(Stop::Again)
-        }
     }
 
     /// Whether a thread waits for the semaphore at an address and is known to have a right to it still. Otherwise it is for the thread to search.
@@ -300,11 +292,14 @@ impl Server {
         }
         self.validate(world, caller.domain, address, Rights::R)?;
         let (key, count) = (Key::Address(address), u32::try_from(count).unwrap_or(u32::MAX));
-        if count == u32::MAX {
+        if count > WOKEN_AT_ONCE {
             return Ok((u64::from(world.wake(key, count)), 0));
         }
-        let mut woken = 0;
-        while woken < count.min(WOKEN_AT_ONCE)
+        let mut woken = match self.threads.record(caller.thread).continuation {
+            Continuation::Wakes(woken, _) => woken,
+            _ => 0,
+        };
+        while woken < count
             && let Some((waiter, domain)) = world.oldest(key)
         {
             if matches!(self.threads.record(waiter).continuation, Continuation::Address(at) if at == address)
@@ -313,14 +308,41 @@ impl Server {
                 self.waiting_ends(world, waiter);
                 world.thread_answer(waiter, 0, 0);
                 woken += 1;
-            } else if let Err(stop) = self.wake_to_look(world, key) {
-                if woken == 0 {
-                    return Err(stop);
+                if woken == count {
+                    break;
                 }
+            } else {
+                world.wake(key, 1);
+            }
+            if self.wakes_end(caller, woken)? {
+                woken += world.wake(key, count - woken);
                 break;
             }
         }
         Ok((woken.into(), 0))
+    }
+
+    /// Pays for waking one thread. Tells whether the call has had so many events that it wakes the others whoever they are: waiters that forget their
+    /// right again and again would keep it for ever.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: the budget is used up, and the next event goes on.
+    fn wakes_end(&mut self, caller: Caller, woken: u32) -> Step<bool> {
+        self.budget.spend(cost_of_waking(1));
+        if self.budget.is_left() {
+            return Ok(false);
+        }
+        let continuation = &mut self.threads.record(caller.thread).continuation;
+        let events = match *continuation {
+            Continuation::Wakes(_, events) => events + 1,
+            _ => 1,
+        };
+        *continuation = Continuation::Wakes(woken, events);
+        if events < EVENTS_MAX {
+            Err(Stop::Again)
+        } else {
+            Ok(true)
+        }
     }
 
     /// Deletes a semaphore, if there is one, and wakes who waits for it.

@@ -5,8 +5,8 @@ use abi::{
     address::PAGE,
     layout::{CONTROL_CHECKPOINT, FOREVER},
 };
-use kcore::{Machine, ThreadId};
-use sasos::accounts::limits::PROGRAM_SEMAPHORES;
+use kcore::{Machine, ThreadId, thread::Resumed};
+use sasos::{Event, Outcome, accounts::limits::PROGRAM_SEMAPHORES};
 use sim::machine::Touch;
 
 use crate::harness::{Answer, ENTRY, System};
@@ -358,12 +358,13 @@ fn a_word_is_waited_for_while_it_holds() {
     system.check_to_the_end();
 }
 
-/// Threads that wait, and lose their right to the object, stand before nobody: the first who has it is woken or has the signal, though they never run.
+/// Threads that wait, and lose their right to the object, keep nothing from others, wherever they stand: the first who have it are woken or have the signals,
+/// though the strangers never run.
 #[test]
 fn waiters_without_a_right_keep_nothing_from_others() {
-    const STRANGERS: usize = 70;
+    const STRANGERS: usize = 140;
     for is_word in [false, true] {
-        let mut system = System::boot_with(35, 8192, 16_384);
+        let mut system = System::boot_with(35, 16_384, 16_384);
         let first = system.first;
         let (object, _) = system.object(first, 1);
         let read = Rights::R.bits().into();
@@ -379,28 +380,118 @@ fn waiters_without_a_right_keep_nothing_from_others() {
             assert_eq!(answer, Answer::Blocked);
         };
         let strangers: Vec<ThreadId> = (0..STRANGERS).map(|_| system.sibling(child)).collect();
-        let own = [(); 3].map(|()| system.sibling(first));
-        for thread in strangers.iter().chain(&own[..1]) {
+        let own = [(); 4].map(|()| system.sibling(first));
+        let (before, behind) = strangers.split_at(STRANGERS / 2);
+        for thread in before.iter().chain(&own[..1]).chain(behind).chain(&own[1..]) {
             waits(&mut system, *thread);
         }
         system.call(first, Call::ObjPasswd, &[object, password, 0]).unwrap();
-        // Those of the owner know their right again, as threads do that use the object.
+        // The owner's are known again, as are those of a domain that uses the object.
         system.touch(first, object, Touch::Read).unwrap();
-        waits(&mut system, own[1]);
-        waits(&mut system, own[2]);
         if is_word {
-            assert_eq!(system.call(first, Call::AddressWake, &[object, 2]), Ok((2, 0)));
+            assert_eq!(system.call(first, Call::AddressWake, &[object, 3]), Ok((3, 0)));
         } else {
-            system.call(first, Call::SemSignal, &[object + 8]).unwrap();
-            system.call(first, Call::SemSignal, &[object + 8]).unwrap();
+            for _ in 0..3 {
+                system.call(first, Call::SemSignal, &[object + 8]).unwrap();
+            }
         }
         // Whether the strangers run or not.
         let is_ready = |thread: &ThreadId| system.platform.thread_is_ready(*thread);
-        assert!(own[..2].iter().all(is_ready), "words: {is_word}");
-        assert_eq!(system.finished(&own), [(0, DONE), (1, DONE)], "words: {is_word}");
+        assert!(own[..3].iter().all(is_ready), "words: {is_word}");
+        assert_eq!(
+            system.finished(&own),
+            [(0, DONE), (1, DONE), (2, DONE)],
+            "words: {is_word}"
+        );
         let refused = Answer::Done(Err(Error::Protection));
         let ended = system.finished(&strangers);
         assert!(ended.len() == STRANGERS && ended.iter().all(|(_, answer)| *answer == refused));
+        system.check_to_the_end();
+    }
+}
+
+/// Waiters whose domain forgets its rights between any two events keep nobody who signals for ever.
+#[test]
+fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
+    for is_word in [false, true] {
+        let mut system = System::boot_with(38, 8192, 16_384);
+        let first = system.first;
+        let (object, _) = system.object(first, 1);
+        let read = Rights::R.bits().into();
+        let (password, _) = system.call(first, Call::ObjPasswd, &[object, 0, read]).unwrap();
+        let child = system.client(&[(object, password)]);
+        system.call(first, Call::SemCreate, &[object + 8, 0]).unwrap();
+        let waits = |system: &mut System, thread| {
+            if is_word {
+                system.start(thread, Call::AddressWait, &[object, 0, FOREVER])
+            } else {
+                system.start(thread, Call::SemWait, &[object + 8, FOREVER])
+            }
+        };
+        let threads: Vec<ThreadId> = (0..100).map(|_| system.sibling(child)).collect();
+        for thread in &threads {
+            assert_eq!(waits(&mut system, *thread), Answer::Blocked);
+        }
+        let (number, arguments) = if is_word {
+            (Call::AddressWake, [object, 1, 0, 0, 0, 0])
+        } else {
+            (Call::SemSignal, [object + 8, 0, 0, 0, 0, 0])
+        };
+        let (mut events, mut resumed) = (0, Resumed::First);
+        loop {
+            system.call(child, Call::ApdFlush, &[]).unwrap();
+            system.run(first);
+            let event = Event::Call {
+                thread: first,
+                number: number as u64,
+                arguments,
+                resumed,
+            };
+            if system.server.handle(&mut system.platform, event) != Outcome::Again {
+                break;
+            }
+            (events, resumed) = (events + 1, Resumed::Woken);
+            assert!(events < 100, "words: {is_word}");
+            for (place, _) in system.finished(&threads) {
+                assert_eq!(waits(&mut system, threads[place]), Answer::Blocked);
+            }
+        }
+        assert!(events > 2, "the call goes in pieces");
+    }
+}
+
+/// A call that is to wake more than are woken one by one wakes all, if no more wait.
+#[test]
+fn a_wake_of_as_many_as_there_are_wakes_all() {
+    for (waiting, count, woken) in [
+        (50, 50, 50),
+        (50, 100, 50),
+        (50, 49, 32),
+        (50, 32, 32),
+        (20, 32, 20),
+        (50, 0, 0),
+    ] {
+        let mut system = System::boot_with(37, 8192, 16_384);
+        let first = system.first;
+        let (object, _) = system.object(first, 1);
+        let threads: Vec<ThreadId> = (0..waiting).map(|_| system.sibling(first)).collect();
+        for thread in &threads {
+            let answer = system.start(*thread, Call::AddressWait, &[object, 0, FOREVER]);
+            assert_eq!(answer, Answer::Blocked);
+        }
+        assert_eq!(
+            system.call(first, Call::AddressWake, &[object, count]),
+            Ok((woken, 0)),
+            "{count} of {waiting}"
+        );
+        // All of many are woken some at a time.
+        let ended: usize = (0..20)
+            .map(|_| {
+                system.pass(1_000_000);
+                system.finished(&threads).len()
+            })
+            .sum();
+        assert_eq!(ended as u64, woken);
         system.check_to_the_end();
     }
 }
