@@ -10,7 +10,7 @@ use abi::{
 use common::{Actor, Order, Rig};
 use kcore::{Machine, outside::Remote, thread::Resumed};
 use sasos::{
-    Event,
+    Event, Outcome,
     accounts::{AccountId, Resource, limits},
     protection::apd::Apd,
 };
@@ -289,4 +289,43 @@ fn a_refusal_is_forgotten_with_its_caller() {
         assert_eq!(rig.call(other, Call::ObjCreate, &[PAGE, 0]), Err(Error::LimitReached));
         rig.check();
     }
+}
+
+/// A call merged into a service is paid by that service. When it may have no further space, its own idle callees are taken back, whoever the called object belongs to.
+#[test]
+fn a_service_that_pays_for_a_merged_call_takes_its_own_callees_back() {
+    let mut rig = Rig::new(5, 20_000, 9000);
+    let [service, other] = [0; 2].map(|_| rig.actor(Apd::EMPTY));
+    let called: Vec<u64> = (0..41).map(|_| rig.service(other, 8)).collect();
+    let capability = |&address| Capability { address, password: 8 };
+    let capabilities: Vec<Capability> = called.iter().map(capability).collect();
+    let (list, _) = rig.call(service, Call::ObjCreate, &[PAGE, 77]).unwrap();
+    rig.write_clist(service.space, list, &capabilities, Order::Any);
+    rig.call(service, Call::ApdInsert, &[0, list]).unwrap();
+    let (base, _) = rig.call(service, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.registers(service, base, 9, list);
+    for &idle in &called[1..] {
+        rig.enters(service, idle, PD_MERGE).unwrap();
+        rig.event(service, Call::PdxReturn, [0; 6], Resumed::First);
+    }
+    let client = rig.holder(base, 9);
+    rig.enters(client, base, PD_EMPTY).unwrap();
+    let account = rig.server.tasks.get(service.task).unwrap().account;
+    rig.server.ledger.empty_all_hands();
+    let mut limits = rig.server.ledger.limits(account);
+    limits[Resource::Spaces as usize] = rig.server.ledger.used(account, Resource::Spaces);
+    rig.server.ledger.set_limits(account, limits);
+    let before = rig.server.callees.count_open();
+    let call = [called[0], 0, PD_MERGE, 0, 0, 0];
+    let mut resumed = Resumed::First;
+    loop {
+        match rig.event(client, Call::PdxCall, call, resumed) {
+            Outcome::Again => rig.poll(),
+            outcome => break assert_eq!(outcome, Outcome::Resume, "the idle ones make room"),
+        }
+        resumed = Resumed::Woken;
+    }
+    assert!(rig.server.callees.count_open() < before);
+    rig.settle();
+    rig.check();
 }

@@ -286,6 +286,13 @@ fn levels_of_a_map_are_paid_behind_a_cut() {
         assert!(paid + 5 >= taken, "{length} pages: {paid} paid of {taken}");
         rig.check();
     }
+    // A limit of a page keeps the levels, too, when the last page with content goes.
+    for base in &objects {
+        rig.call(actor, Call::PageLimit, &[base + PAGE, 1, 4]).unwrap();
+        rig.call(actor, Call::PageUnMap, &[*base, 1, UNMAP_ZERO]).unwrap();
+    }
+    let (used, left) = measure(&mut rig);
+    assert!(used - before + 5 >= free - left, "{used} paid, {left} free");
     for base in objects {
         rig.call(actor, Call::ObjDelete, &[base]).unwrap();
     }

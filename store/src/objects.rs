@@ -437,7 +437,7 @@ impl Store {
         }
         let (pages, levels) = (record.pages, u64::from(levels_for(record.pages)));
         let nodes = (2 + kept.len() as u64) * levels;
-        self.room_for_change(nodes.min(all_nodes(pages)))?;
+        self.room_for_change(nodes.min(all_nodes(pages, levels_for(pages))))?;
         let entries = Entries {
             zeroed: 1,
             flags: kept.len(),
@@ -556,19 +556,18 @@ pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {
 
 /// Adds the nodes of one change; all changes together touch no more than all nodes.
 pub(crate) fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
-    changes.cost = (changes.cost + nodes).min(all_nodes(pages));
+    changes.cost = (changes.cost + nodes).min(all_nodes(pages, levels_for(pages)));
 }
 
-/// Nodes that the map of so many pages has, at most.
-fn all_nodes(pages: u64) -> u64 {
-    pages / 128 + u64::from(levels_for(pages)) + 1
+/// Nodes that a map of so many levels over so many pages has, at most.
+fn all_nodes(pages: u64, levels: u8) -> u64 {
+    pages / 128 + u64::from(levels) + 1
 }
 
-/// Blocks that the map of an object with so many pages takes for so many limits of pages without content, at most.
-pub fn map_blocks(pages: u64, limits: u64) -> u64 {
-    limits
-        .saturating_mul(u64::from(levels_for(pages)))
-        .min(all_nodes(pages))
+/// Blocks that a map of so many levels over so many pages takes for so many limits of pages without content, at most. [`levels_for`] that many pages
+/// are the least; a map keeps those of before when its object is cut.
+pub fn map_blocks(pages: u64, levels: u8, limits: u64) -> u64 {
+    limits.saturating_mul(u64::from(levels)).min(all_nodes(pages, levels))
 }
 
 /// Objects in the order of their addresses.

@@ -85,7 +85,7 @@ pub struct WorkList {
     fresh: bool,
     /// Whether the last poll did nothing but end something.
     had_all: bool,
-    /// The base of an object of which a callee could not be made or grow. By the time that it is asked for, the object may be gone.
+    /// The number of the account for which a callee could not be made or grow. By the time that it is asked for, the account may be gone.
     refused: Option<u64>,
 }
 
@@ -123,9 +123,9 @@ impl WorkList {
         (!self.had_all).then_some(Budget::of(left))
     }
 
-    /// A service could not have what a call of it takes.
-    pub(crate) const fn refuse(&mut self, base: u64) {
-        self.refused = Some(base);
+    /// An account could not have what a protected call takes.
+    pub(crate) const fn refuse(&mut self, account: u64) {
+        self.refused = Some(account);
     }
 
     /// Makes room for an item that may be entered later and must not fail then.
@@ -280,6 +280,7 @@ impl Server {
         what: u64,
         error: Error,
     ) -> bool {
+        let refused = self.work.refused.take();
         if self.threads.find(thread).is_none() {
             return false;
         }
@@ -298,10 +299,15 @@ impl Server {
             },
         };
         tries.what = what;
-        // A fault takes page tables for the object and for the domain, and a protected call takes memory of the service.
-        let objects = [Some(what), self.work.refused.take()];
-        let owners = objects.map(|base| Some(self.objects.get(self.objects.find(base?)?).account));
-        let mut payers = owners.into_iter().flatten().chain([self.account_of(thread)]);
+        // A fault takes page tables for the object and for the domain, a search takes nodes of the domain, and a protected call takes memory of the service.
+        let object = self.objects.find(what).map(|id| self.objects.get(id).account);
+        let service = refused.map(|number| self.ledger.find(number));
+        let domain = self
+            .domains
+            .get(world.thread_space(thread))
+            .map(|domain| domain.account);
+        let payers = [object, service, domain, Some(self.account_of(thread))];
+        let mut payers = payers.into_iter().flatten();
         let short = payers.find_map(|payer| self.who_is_short(world, payer, error));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {

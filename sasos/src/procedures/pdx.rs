@@ -465,7 +465,7 @@ impl Server {
         let payer = self.callee_payer(grant, parent);
         let space = self
             .callee_domain_create(world, apd, parent, payer)
-            .inspect_err(|_| self.work.refuse(grant.base))?;
+            .inspect_err(|_| self.work.refuse(self.ledger.number(payer)))?;
         if let Err(error) = self.work.promise() {
             self.domain_end(world, space);
             return Err(error);
@@ -563,7 +563,7 @@ impl Server {
             Err(_) if count > 0 => return Ok(false),
             room => room?,
         }
-        let (payer, base) = (callee.payer, callee.base);
+        let payer = callee.payer;
         // With it goes what a handler may interrupt there, so that none is missed where a service counts on it.
         let paid = self.ledger.take(payer, Resource::Bytes, SAVED_BYTES);
         let made = paid.and_then(|()| {
@@ -574,7 +574,7 @@ impl Server {
             Ok(stack) => stack,
             Err(_) if count > 0 => return Ok(false),
             Err(error) => {
-                self.work.refuse(base);
+                self.work.refuse(self.ledger.number(payer));
                 return Err(error);
             }
         };
