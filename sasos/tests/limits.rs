@@ -298,3 +298,26 @@ fn levels_of_a_map_are_paid_behind_a_cut() {
     }
     assert_eq!(measure(&mut rig).0, before);
 }
+
+/// A page with limits of its own that is to be zero stays, and is written with zeroes: its block is paid for.
+#[test]
+fn zeroed_pages_with_limits_are_paid_as_blocks() {
+    let mut rig = Rig::new(82, 4000, 9000);
+    let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let used = |rig: &mut Rig| {
+        rig.server.ledger.empty_all_hands();
+        rig.server.ledger.used(AccountId::ROOT, Resource::Blocks)
+    };
+    let base = rig.kept(actor, 200, 0);
+    for page in 0..200 {
+        rig.store(actor.space, base + page * PAGE, 1).unwrap();
+    }
+    rig.call(actor, Call::PageLimit, &[base + 50 * PAGE, 100, 6]).unwrap();
+    let before = used(&mut rig);
+    rig.call(actor, Call::PageUnMap, &[base, 200, UNMAP_ZERO]).unwrap();
+    assert_eq!(before - used(&mut rig), 100, "those without limits go");
+    rig.check();
+    rig.checkpoint().unwrap();
+    assert_eq!(rig.load(actor.space, base + 60 * PAGE), Ok(0));
+    rig.check();
+}

@@ -242,6 +242,11 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
         parts += slot.blocks.parts(object.part_colour());
         dirty += u64::from(slot.dirty.count());
         ensure(
+            !object.is_persistent() || slot.dirty.without(&slot.blocks).is_empty(),
+            "a page that will be written and has no block",
+            start,
+        )?;
+        ensure(
             sums.leaves.insert(leaf.frame().number()),
             "a leaf serves two slots",
             start,

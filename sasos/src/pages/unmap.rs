@@ -196,13 +196,18 @@ impl Server {
         goes_on
     }
 
-    /// Drops what lies between some pages of a piece that stay.
+    /// Drops what lies between some pages of a piece that stay. These are zeroed, and will be written: their blocks are paid for as before.
     fn drop_between<W: World>(&mut self, world: &mut W, piece: Range, stay: &[u64]) {
         let mut from = piece.from;
         let stay = stay.iter().filter(|&&address| address < piece.to);
         for &address in stay.chain([&piece.to]) {
             if from < address {
                 self.drop_pages(world, piece.id, from, address, Remembered::Perhaps);
+                let object = self.objects.get(piece.id);
+                if object.is_persistent() {
+                    let (first, count) = (object.page_of(from), (address - from) / PAGE);
+                    self.blocks_gone(piece.id, first, first + count);
+                }
             }
             from = address + PAGE;
         }
@@ -287,7 +292,6 @@ impl Server {
         self.store
             .discard_pages(base, first, first + range.count(), absent)
             .map_err(no_room)?;
-        self.blocks_gone(range.id, first, first + range.count());
         self.note_row_change(range.id);
         Ok(())
     }
