@@ -329,3 +329,36 @@ fn a_service_that_pays_for_a_merged_call_takes_its_own_callees_back() {
     rig.settle();
     rig.check();
 }
+
+/// A service has memory for the domain of a further callee and not for its stack. Its idle callees make room, and no call is made again and again.
+#[test]
+fn idle_callees_make_room_for_a_first_stack() {
+    for more in (0..3000).step_by(100) {
+        let mut rig = Rig::new(5, 20_000, 9000);
+        let service = rig.actor(Apd::EMPTY);
+        let called: Vec<u64> = (0..21).map(|_| rig.service(service, 9)).collect();
+        for &base in &called[1..] {
+            let client = rig.holder(base, 9);
+            rig.enters(client, base, PD_EMPTY).unwrap();
+            rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+        }
+        let client = rig.holder(called[0], 9);
+        let account = rig.server.tasks.get(service.task).unwrap().account;
+        rig.server.ledger.empty_all_hands();
+        let mut limits = rig.server.ledger.limits(account);
+        limits[Resource::Bytes as usize] = rig.server.ledger.used(account, Resource::Bytes) + more;
+        rig.server.ledger.set_limits(account, limits);
+        let call = [called[0], 0, PD_EMPTY, 0, 0, 0];
+        let (mut events, mut resumed) = (1, Resumed::First);
+        loop {
+            match rig.event(client, Call::PdxCall, call, resumed) {
+                Outcome::Again => rig.poll(),
+                outcome => break assert_eq!(outcome, Outcome::Resume, "{more} bytes are left"),
+            }
+            (events, resumed) = (events + 1, Resumed::Woken);
+            assert!(events < 100, "{more} bytes are left");
+        }
+        rig.settle();
+        rig.check();
+    }
+}

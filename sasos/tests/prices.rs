@@ -1,6 +1,8 @@
-//! What the calls, touches, ends and polls of fixed loads are charged, step by step: a step that is charged no more, or otherwise than before, is seen.
+//! A table of charges. Fixed loads make calls, touch memory, end tasks and poll, and the server counts what it charges for each of them. A step that costs
+//! more or less than before changes a line of the table, and so does one that is not charged any more.
 //!
-//! Only builds with assertions count what is charged. The table of all of them is `golden/prices.txt`. With `GOND_BLESS=1` it is written anew; each change of a line is to be explained by the commit.
+//! Only builds with assertions count. The table is `golden/prices.txt`. With `GOND_BLESS=1` it is written anew; the commit explains each line that
+//! changes.
 
 #![cfg(debug_assertions)]
 
@@ -524,7 +526,7 @@ fn full_table(book: &mut Book) {
     book.polls("some make room");
 }
 
-/// What is done, and the frames of the machine on which it is.
+/// A function that makes the calls of a load, and the number of frames that its machine has.
 type Load = (fn(&mut Book), u32);
 
 /// The lines of all loads at a price of a call of the machine.

@@ -338,7 +338,14 @@ impl Object {
         }
     }
 
-    /// Sets them; what is charged for the parts of its map is the caller's business.
+    /// A block or a limit comes. If it is the first, the map has the levels of the object's length.
+    pub(crate) fn settle_levels(&mut self) {
+        if self.blocks == 0 {
+            self.levels = self.levels_at(self.record.pages);
+        }
+    }
+
+    /// The object is longer or shorter now, and what is charged for the nodes of its map is changed.
     pub(crate) const fn set_levels(&mut self, levels: u8) {
         self.levels = levels;
     }
@@ -615,6 +622,7 @@ impl Objects {
         object.leaves = 0;
         object.blocks = 0;
         object.parts = 0;
+        object.levels = 0;
         object.map_blocks = 0;
         object.prepared_bytes = 0;
         object.prepared = Prepared::No;

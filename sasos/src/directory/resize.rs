@@ -241,7 +241,8 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks: in a longer object more may stand above each. A shorter one keeps them.
+    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks. In a longer object more may stand above each;
+    /// a shorter one keeps those that it has.
     fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
         let (payer, before, levels) = (object.account, object.all_blocks(), object.levels_at(pages));

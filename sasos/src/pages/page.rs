@@ -282,8 +282,8 @@ impl Server {
     pub(crate) fn pay_map(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
         let pages = object.record.pages;
+        object.settle_levels();
         let levels = object.levels_at(pages);
-        object.set_levels(levels);
         let all = store::map_blocks(pages, levels, u64::MAX).max(object.map_blocks);
         let after = (object.map_blocks + store::map_blocks(pages, levels, limits)).min(all);
         if after > object.map_blocks {

@@ -566,9 +566,7 @@ impl Server {
         page: u64,
     ) -> Result<bool, Error> {
         let object = self.objects.get_mut(id);
-        if object.blocks == 0 {
-            object.set_levels(object.levels_at(object.record.pages));
-        }
+        object.settle_levels();
         let colour = object.part_colour();
         let blocks = &object.slots.touch(slot).blocks;
         let fresh = !blocks.has(index);

@@ -122,7 +122,7 @@ pub(crate) struct Callee {
     pub(crate) payer: AccountId,
 }
 
-/// What is looked for among the places of callees.
+/// The callees that a walk over all places looks for. Each kind of walk has a place of its own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Looks {
     Retired,
@@ -361,13 +361,8 @@ impl Server {
         match self.callee_enter(world, caller, callee, entry, parameters) {
             Ok(None) => {}
             Ok(Some(key)) => return Outcome::Block(key, None),
-            Err(error) => {
-                if self.callees.get(callee).is_some_and(|callee| callee.stacks.is_empty()) {
-                    // It has served nobody yet.
-                    self.callee_ends(world, callee);
-                }
-                return Outcome::Return(Err(error));
-            }
+            // A new callee without a stack stays. The next try finds it, and if memory is short, it goes as others that nobody is inside of.
+            Err(error) => return Outcome::Return(Err(error)),
         }
         if pd == PD_EMPTY || pd == PD_MERGE {
             world.portal_cache(caller.domain, entry, pd, callee);

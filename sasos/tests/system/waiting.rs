@@ -114,16 +114,27 @@ fn signals_are_counted_and_wake_the_oldest() {
 }
 
 impl System {
-    /// A semaphore, a thread of another task that has a right to it, and so many siblings of that.
-    fn strangers<const N: usize>(&mut self) -> (u64, ThreadId, [ThreadId; N]) {
+    /// A semaphore, a thread of another task that has a right to it by a password, so many siblings of that, and the password.
+    fn strangers<const N: usize>(&mut self) -> (u64, ThreadId, [ThreadId; N], u64) {
         let first = self.first;
         let (semaphore, _) = self.object(first, 1);
         let right = self.call(first, Call::ObjPasswd, &[semaphore, 0, Rights::R.bits().into()]);
-        let (clist, _) = self.clist(first, &[(semaphore, right.unwrap().0)]);
+        let (password, _) = right.unwrap();
+        let (clist, _) = self.clist(first, &[(semaphore, password)]);
         self.call(first, Call::ApdInsert, &[0, clist]).unwrap();
         let child = self.task(first);
         self.call(first, Call::SemCreate, &[semaphore, 0]).unwrap();
-        (semaphore, child, [(); N].map(|()| self.sibling(child)))
+        (semaphore, child, [(); N].map(|()| self.sibling(child)), password)
+    }
+
+    /// Has a thread wait for a semaphore, or for the word at its address.
+    fn waits(&mut self, thread: ThreadId, semaphore: u64, is_word: bool) {
+        let answer = if is_word {
+            self.start(thread, Call::AddressWait, &[semaphore, 0, FOREVER])
+        } else {
+            self.start(thread, Call::SemWait, &[semaphore, FOREVER])
+        };
+        assert_eq!(answer, Answer::Blocked);
     }
 }
 
@@ -131,7 +142,7 @@ impl System {
 #[test]
 fn a_signal_goes_to_the_next_waiter_if_the_first_cannot_take_it() {
     let mut system = System::boot(36);
-    let (semaphore, child, threads) = system.strangers::<4>();
+    let (semaphore, child, threads, _) = system.strangers::<4>();
     let first = system.first;
     for thread in threads {
         let waits = system.start(thread, Call::SemWait, &[semaphore, FOREVER]);
@@ -159,7 +170,7 @@ fn each_signal_is_taken_once_and_by_the_oldest() {
     for seed in 0..40 {
         let mut rng = sim::rng::Rng::new(seed);
         let mut system = System::boot(100 + seed);
-        let (semaphore, child, threads) = system.strangers::<5>();
+        let (semaphore, child, threads, _) = system.strangers::<5>();
         let first = system.first;
         let (mut count, mut waiting, mut suspended) = (0, Vec::new(), Vec::new());
         let (mut is_known, mut is_ordered) = (true, true);
@@ -362,37 +373,23 @@ fn a_word_is_waited_for_while_it_holds() {
 /// though the strangers never run.
 #[test]
 fn waiters_without_a_right_keep_nothing_from_others() {
-    const STRANGERS: usize = 140;
     for is_word in [false, true] {
         let mut system = System::boot_with(35, 16_384, 16_384);
         let first = system.first;
-        let (object, _) = system.object(first, 1);
-        let read = Rights::R.bits().into();
-        let (password, _) = system.call(first, Call::ObjPasswd, &[object, 0, read]).unwrap();
-        let child = system.client(&[(object, password)]);
-        system.call(first, Call::SemCreate, &[object + 8, 0]).unwrap();
-        let waits = |system: &mut System, thread| {
-            let answer = if is_word {
-                system.start(thread, Call::AddressWait, &[object, 0, FOREVER])
-            } else {
-                system.start(thread, Call::SemWait, &[object + 8, FOREVER])
-            };
-            assert_eq!(answer, Answer::Blocked);
-        };
-        let strangers: Vec<ThreadId> = (0..STRANGERS).map(|_| system.sibling(child)).collect();
+        let (semaphore, _, strangers, password) = system.strangers::<140>();
         let own = [(); 4].map(|()| system.sibling(first));
-        let (before, behind) = strangers.split_at(STRANGERS / 2);
+        let (before, behind) = strangers.split_at(strangers.len() / 2);
         for thread in before.iter().chain(&own[..1]).chain(behind).chain(&own[1..]) {
-            waits(&mut system, *thread);
+            system.waits(*thread, semaphore, is_word);
         }
-        system.call(first, Call::ObjPasswd, &[object, password, 0]).unwrap();
-        // The owner's are known again, as are those of a domain that uses the object.
-        system.touch(first, object, Touch::Read).unwrap();
+        system.call(first, Call::ObjPasswd, &[semaphore, password, 0]).unwrap();
+        // The right of the owner's domain is known again, as that of a domain that uses the object.
+        system.touch(first, semaphore, Touch::Read).unwrap();
         if is_word {
-            assert_eq!(system.call(first, Call::AddressWake, &[object, 3]), Ok((3, 0)));
+            assert_eq!(system.call(first, Call::AddressWake, &[semaphore, 3]), Ok((3, 0)));
         } else {
             for _ in 0..3 {
-                system.call(first, Call::SemSignal, &[object + 8]).unwrap();
+                system.call(first, Call::SemSignal, &[semaphore]).unwrap();
             }
         }
         // Whether the strangers run or not.
@@ -405,7 +402,7 @@ fn waiters_without_a_right_keep_nothing_from_others() {
         );
         let refused = Answer::Done(Err(Error::Protection));
         let ended = system.finished(&strangers);
-        assert!(ended.len() == STRANGERS && ended.iter().all(|(_, answer)| *answer == refused));
+        assert!(ended.len() == strangers.len() && ended.iter().all(|(_, answer)| *answer == refused));
         system.check_to_the_end();
     }
 }
@@ -413,30 +410,13 @@ fn waiters_without_a_right_keep_nothing_from_others() {
 /// Waiters whose domain forgets its rights between any two events keep nobody who signals for ever.
 #[test]
 fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
-    for is_word in [false, true] {
+    for (is_word, number, count) in [(false, Call::SemSignal, 0), (true, Call::AddressWake, 1)] {
         let mut system = System::boot_with(38, 8192, 16_384);
         let first = system.first;
-        let (object, _) = system.object(first, 1);
-        let read = Rights::R.bits().into();
-        let (password, _) = system.call(first, Call::ObjPasswd, &[object, 0, read]).unwrap();
-        let child = system.client(&[(object, password)]);
-        system.call(first, Call::SemCreate, &[object + 8, 0]).unwrap();
-        let waits = |system: &mut System, thread| {
-            if is_word {
-                system.start(thread, Call::AddressWait, &[object, 0, FOREVER])
-            } else {
-                system.start(thread, Call::SemWait, &[object + 8, FOREVER])
-            }
-        };
-        let threads: Vec<ThreadId> = (0..100).map(|_| system.sibling(child)).collect();
-        for thread in &threads {
-            assert_eq!(waits(&mut system, *thread), Answer::Blocked);
+        let (semaphore, child, threads, _) = system.strangers::<100>();
+        for thread in threads {
+            system.waits(thread, semaphore, is_word);
         }
-        let (number, arguments) = if is_word {
-            (Call::AddressWake, [object, 1, 0, 0, 0, 0])
-        } else {
-            (Call::SemSignal, [object + 8, 0, 0, 0, 0, 0])
-        };
         let (mut events, mut resumed) = (0, Resumed::First);
         loop {
             system.call(child, Call::ApdFlush, &[]).unwrap();
@@ -444,7 +424,7 @@ fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
             let event = Event::Call {
                 thread: first,
                 number: number as u64,
-                arguments,
+                arguments: [semaphore, count, 0, 0, 0, 0],
                 resumed,
             };
             if system.server.handle(&mut system.platform, event) != Outcome::Again {
@@ -453,7 +433,7 @@ fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
             (events, resumed) = (events + 1, Resumed::Woken);
             assert!(events < 100, "words: {is_word}");
             for (place, _) in system.finished(&threads) {
-                assert_eq!(waits(&mut system, threads[place]), Answer::Blocked);
+                system.waits(threads[place], semaphore, is_word);
             }
         }
         assert!(events > 2, "the call goes in pieces");

@@ -2,15 +2,20 @@
 
 use super::*;
 
-/// Two names, of which the deletion of `a` was cut off after so many steps, and what became of it.
-fn left_deletion(cut: u32) -> (Model, Result<(), Failed>) {
+/// The names `a` and `c`, and what became of an act that was cut off after so many steps.
+fn left_behind<T>(cut: u32, act_on: impl FnOnce(&mut Model) -> T) -> (Model, T) {
     let mut model = Model::new(u32::MAX, u32::MAX);
     act(&mut model, Act::Create("a"), 0x1000).unwrap();
     act(&mut model, Act::Create("c"), 0x2000).unwrap();
     model.cut = model.steps + cut;
-    let left = delete(&mut model, "a");
+    let left = act_on(&mut model);
     model.cut = u32::MAX;
     (model, left)
+}
+
+/// The deletion of `a` was cut off.
+fn left_deletion(cut: u32) -> (Model, Result<(), Failed>) {
+    left_behind(cut, |model| delete(model, "a"))
 }
 
 /// A caller that is ended in the middle, for want of a block perhaps, leaves a deletion that the next act brings to its end.
@@ -81,12 +86,7 @@ fn the_next_act_ends_a_renaming_that_was_left() {
     for next in acts {
         for cut in 0.. {
             let what = format!("{next:?}, {cut}");
-            let mut model = Model::new(u32::MAX, u32::MAX);
-            act(&mut model, Act::Create("a"), 0x1000).unwrap();
-            act(&mut model, Act::Create("c"), 0x2000).unwrap();
-            model.cut = model.steps + cut;
-            let left = rename(&mut model, "a", &entry("new", 0x1000));
-            model.cut = u32::MAX;
+            let (mut model, left) = left_behind(cut, |model| rename(model, "a", &entry("new", 0x1000)));
             let names = model.names();
             both_seen += usize::from(names.contains_key("a") && names.contains_key("new"));
             let name = ["new", "a"].into_iter().find(|name| names.contains_key(*name)).unwrap();
