@@ -328,10 +328,10 @@ impl Object {
         blocks + parts * u64::from(self.levels)
     }
 
-    /// The levels of the map of an object with so many pages: it has them when its first block or limit comes, and from then on when it is as long.
+    /// The levels of the map of an object with so many pages: it has them when its first block comes, and from then on when it is as long.
     pub(crate) fn levels_at(&self, pages: u64) -> u8 {
         let levels = levels_for(pages);
-        if self.blocks + self.map_blocks == 0 {
+        if self.blocks == 0 {
             levels
         } else {
             levels.max(self.levels)
