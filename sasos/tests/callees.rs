@@ -8,7 +8,7 @@ use abi::{
     layout::{Capability, EXCEPTION_ARITHMETIC, EXCEPTION_KILL, PD_EMPTY, PD_MERGE, RESUME_AT},
 };
 use common::{Actor, Order, Rig};
-use kcore::{Machine, outside::Remote, thread::Resumed};
+use kcore::{Machine, thread::Resumed};
 use sasos::{
     Event, Outcome,
     accounts::{AccountId, Resource, limits},
@@ -253,42 +253,6 @@ fn a_client_with_a_full_account_switches_no_handlers_off() {
     rig.server.task_kill(client.task, EXCEPTION_KILL);
     rig.settle();
     rig.check();
-}
-
-/// A call lacks memory of the service, and its thread ends with that very event. Nobody asks for that account again.
-#[test]
-fn a_refusal_is_forgotten_with_its_caller() {
-    for price in [0, Remote::<()>::CALL] {
-        let mut rig = Rig::new(5, 20_000, 9000);
-        rig.server.price_calls(price);
-        let owner = rig.actor(Apd::EMPTY);
-        let base = rig.service(owner, 9);
-        let (other, client) = (rig.actor(Apd::EMPTY), rig.holder(base, 9));
-        let siblings: Vec<Actor> = (0..120).map(|_| rig.sibling(client)).collect();
-        let has_no_slot_left = |rig: &mut Rig, actor: Actor| {
-            let account = rig.server.tasks.get(actor.task).unwrap().account;
-            rig.server.ledger.empty_all_hands();
-            let mut limits = rig.server.ledger.limits(account);
-            limits[Resource::Slots as usize] = rig.server.ledger.used(account, Resource::Slots);
-            rig.server.ledger.set_limits(account, limits);
-        };
-        has_no_slot_left(&mut rig, client);
-        rig.server.task_kill(client.task, 1);
-        rig.poll();
-        let lives = |rig: &Rig, thread| rig.server.threads.find(thread).is_some();
-        let ended_in_its_call = siblings.iter().any(|sibling| {
-            lives(&rig, sibling.thread) && {
-                rig.event(*sibling, Call::PdxCall, [base, 1, PD_MERGE, 0, 0, 0], Resumed::First);
-                !lives(&rig, sibling.thread)
-            }
-        });
-        assert!(ended_in_its_call, "at a price of {price}");
-        rig.settle();
-        assert!(rig.server.tasks.get(client.task).is_none());
-        has_no_slot_left(&mut rig, other);
-        assert_eq!(rig.call(other, Call::ObjCreate, &[PAGE, 0]), Err(Error::LimitReached));
-        rig.check();
-    }
 }
 
 /// A call merged into a service is paid by that service. When it may have no further space, its own idle callees are taken back, whoever the called object belongs to.
