@@ -355,6 +355,10 @@ fn faults_are_messages_and_answers_let_go_on() {
         rig.got(boss),
         (tag(LABEL_EXCEPTION, 4, 0) | TAG_KERNEL, thread.0, [13, 5, RIP, RSP])
     );
+    // The handler has no page to give: nothing was touched.
+    let page = [fpage(u64::from(MEMORY.0) * PAGE, 12, Rights::RW), MAP, 0, 0];
+    let refused = Answer::Done(Err(Error::Protection));
+    assert_eq!(rig.send(boss, thread, tag(0, 0, 1), page), refused);
     assert_eq!(rig.send(boss, thread, tag(0, 0, 0), [0; 4]), Answer::Done(Ok((0, 0))));
     assert_eq!(rig.state(thread), State::Ready);
     // Other helpers: a dead one, and none, end the thread; a root's thread the machine.
@@ -412,18 +416,18 @@ fn interrupts_wait_until_they_are_received() {
     assert_eq!(rig.done(boss, Call::InterruptMessage, &[31]), (0xfee0_0000, 31));
     // Nobody's, and none at all.
     for nobodys in [4, 400] {
-        rig.kernel.interrupt_message(nobodys);
+        rig.kernel.interrupt(nobodys);
     }
     // It waits for that one, or for anyone.
     for (from, number) in [(6, 5), (ANYONE, 31), (1, 0)] {
         assert_eq!(rig.receive(driver, from, 0), Answer::Waits);
         // Another one stays for later, but for a thread that takes anyone's.
         if from != ANYONE {
-            rig.kernel.interrupt_message(if number == 5 { 31 } else { 5 });
+            rig.kernel.interrupt(if number == 5 { 31 } else { 5 });
             assert_eq!(rig.state(driver), State::Receiving);
         }
         rig.kernel.hardware.mask_interrupt(number as usize);
-        rig.kernel.interrupt_message(number as usize);
+        rig.kernel.interrupt(number as usize);
         rig.run(driver);
         assert_eq!(rig.got(driver), got(number));
         assert_ne!(rig.kernel.hardware.masked & 1 << number, 0);
@@ -440,12 +444,12 @@ fn interrupts_wait_until_they_are_received() {
     rig.receive(driver, ANYONE, 0);
     assert_eq!((rig.state(driver), rig.got(driver)), (State::Running, got(5)));
     // A new thread has nothing of the old one's; the end of a thread masks.
-    rig.kernel.interrupt_message(5);
+    rig.kernel.interrupt(5);
     rig.done(boss, Call::InterruptBind, &[5, other.0]);
     let nothing = [0, ANYONE, 0, timeouts(0, 0), 0];
     rig.refused(driver, Call::Ipc, &nothing, Error::TimedOut);
     rig.refused(other, Call::Ipc, &nothing, Error::TimedOut);
-    rig.kernel.interrupt_message(5);
+    rig.kernel.interrupt(5);
     rig.receive(other, ANYONE, 0);
     assert_eq!((rig.state(other), rig.got(other)), (State::Running, got(5)));
     rig.done(boss, Call::InterruptBind, &[5, 0]);

@@ -564,3 +564,39 @@ fn a_page_that_cannot_be_paid_replaces_nothing() {
     assert_eq!(world.entry(space, PLACE + 5 * PAGE), before);
     assert_eq!(world.kernel.free_space_quota(space), quota);
 }
+
+/// A thread that waits for the answer to an exception has touched no page: an item in the answer is refused on both paths.
+#[test]
+fn an_answer_to_an_exception_gives_no_page() {
+    for way in [Way::General, Way::ShortFirst] {
+        let mut world = World::new(way, false);
+        let (id, space) = world.spaces[1];
+        let [pager, thread] = [1, 3].map(|number| world.threads[number]);
+        world.call(Call::SpaceControl, [id, pager, pager, 0, 0, 0]);
+        let page = |base: u64| fpage(base, 12, Rights::R);
+        let source = page(u64::from(FIRST) * PAGE);
+        // Makes the tables: the fast path has none to make.
+        world.call(Call::Map, [source, id, page(PAGE), MAP, 0, 0]);
+        for from in [pager, ANYONE] {
+            world.call(Call::Ipc, [0, from, 0, NEVER.into(), 0, 0]);
+            world.next();
+        }
+        let context = &mut world.kernel.current_thread_mut().expect("it runs").context;
+        (context.vector, context.error) = (13, 5);
+        let raised = Event::Exception {
+            thread: ThreadId(thread),
+            kind: 0,
+            address: 0,
+        };
+        assert_eq!(world.kernel.nucleus_event(raised), Outcome::Gone);
+        assert_eq!(world.next(), Some(pager));
+        let context = &mut world.kernel.current_thread_mut().expect("it runs").context;
+        [context.r12, context.r13] = [source, MAP];
+        world.call(Call::Ipc, [thread, ANYONE, tag(0, 0, 1), NEVER.into(), 0, 0]);
+        assert_eq!(world.next(), Some(pager));
+        let context = &world.kernel.current_thread_mut().expect("it runs").context;
+        assert_eq!(context.rax, Error::Protection as u64);
+        assert!(!paging::is_present(world.entry(space, 0).1));
+        assert_eq!(world.kernel.threads().get(ThreadId(thread)).state, State::Receiving);
+    }
+}

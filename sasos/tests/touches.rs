@@ -124,6 +124,11 @@ fn a_new_slot_of_what_was_revoked_is_not_touched() {
         |rig: &mut Rig, actor: Actor, slot: u64| rig.touch_further(actor.space, base + slot * SLOT, Access::Write);
     assert!(touch(&mut rig, owner, 2));
     assert!(!touch(&mut rig, owner, 2), "it is resident");
+    let next = base + 2 * SLOT + PAGE;
+    assert!(
+        rig.touch_further(owner.space, next, Access::Write),
+        "the slot is known now"
+    );
     assert!(!touch(&mut rig, owner, 66), "nothing is known of such slots");
     assert!(!touch(&mut rig, owner, 70), "it is behind the end");
     rig.call(owner, Call::ObjPasswd, &[base, 5, RW]).unwrap();

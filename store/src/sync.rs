@@ -374,8 +374,6 @@ impl SyncGroup {
         self.writer.clear();
         self.outstanding = 0;
         self.failure = None;
-        self.draft = None;
-        self.record = None;
         self.flushing = false;
         self.is_ending = false;
         // Rows that came during a checkpoint may have found no heap since: without them the pages would have no map to stand in.
@@ -413,7 +411,7 @@ impl SyncGroup {
                 // others, nothing may follow it, and what relied on it fails too.
                 store.journal_state = JournalState::Closed;
                 store.is_undoing = true;
-            } else if let Some((checksum, blocks)) = self.record {
+            } else if let Some((checksum, blocks)) = self.record.take() {
                 store.journal = store.journal.after(checksum, blocks);
                 self.blocks = 0;
             }

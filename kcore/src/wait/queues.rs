@@ -8,12 +8,14 @@
 //! A long queue that is to be woken whole leaves its tree at once and joins the list of threads on their way
 //! ([`WaitQueues::first_on_its_way`]), from which the kernel wakes some at a time. Threads that are parked on the same key later are in a new queue.
 
+mod check;
+
 use core::ops::Range;
 
 use super::Key;
 use crate::{
     scheduler::{Link, List, NONE},
-    thread::{State, Thread},
+    thread::Thread,
 };
 
 /// A parked thread's part.
@@ -274,55 +276,6 @@ impl WaitQueues {
             hook = (higher, side);
         }
         self.hang(table, hook, if smaller == NONE { greater } else { smaller });
-    }
-
-    // ---- what always holds ----------------------------------------------------------------------
-
-    /// Checks tree and queues: they hold the threads that are parked on a key with a queue, and no others.
-    pub fn check(&self, table: &[Thread], links: &[Link]) -> Result<(), &'static str> {
-        let mut members = self.on_their_way.iter(links).count();
-        for &root in &self.roots {
-            members += Self::check_below(table, links, root, 0..u64::MAX, u32::MAX)?;
-        }
-        let parked = |thread: &&Thread| matches!(thread.state, State::Parked(key) if key.has_queue());
-        if members == table.iter().filter(parked).count() {
-            Ok(())
-        } else {
-            Err("a parked thread waits in no queue, or another one does")
-        }
-    }
-
-    /// Threads in the queues from a node on.
-    fn check_below(
-        table: &[Thread],
-        links: &[Link],
-        node: u32,
-        words: Range<u64>,
-        rank: u32,
-    ) -> Result<usize, &'static str> {
-        let Some(oldest) = table.get(node as usize) else {
-            return Ok(0);
-        };
-        let Place {
-            word,
-            node: Node { queue, count, .. },
-            ..
-        } = oldest.wait;
-        if !words.contains(&word) || oldest.wait.node.rank > rank {
-            return Err("the tree of queues is out of order");
-        }
-        let fits = |thread: u32| {
-            let thread = &table[thread as usize];
-            matches!(thread.state, State::Parked(key) if key.word() == word) && thread.wait.word == word
-        };
-        if queue.head != node || !queue.iter(links).all(fits) || queue.iter(links).count() != count as usize {
-            return Err("a queue has not the threads of its key");
-        }
-        let [smaller, greater] = oldest.wait.node.below;
-        let rank = oldest.wait.node.rank;
-        Ok(count as usize
-            + Self::check_below(table, links, smaller, words.start..word, rank)?
-            + Self::check_below(table, links, greater, word + 1..words.end, rank)?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod apd;
 pub mod capability;
+mod check;
 pub mod clist;
 pub mod domain;
 pub mod node;

@@ -5,7 +5,7 @@ use abi::{
     address::{FIRST_PROGRAM, PAGE, STACK_BYTES},
     layout::{
         ApdDescription, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE, ExitReport, FOREVER, STATUS_SYSTEM, THREAD_ENDED,
-        THREAD_SLEEPING, ThreadReport,
+        THREAD_READY, THREAD_SLEEPING, ThreadReport,
     },
 };
 use kcore::{Machine, ThreadId};
@@ -266,14 +266,17 @@ fn only_parents_and_siblings_control_a_thread() {
     );
     system.call(one, Call::ThreadSleep, &[sibling.0, FOREVER]).unwrap();
     let (buffer, _) = system.object(one, 1);
-    system.call(one, Call::ThreadInfo, &[sibling.0, buffer, PAGE]).unwrap();
-    assert_eq!(
-        ThreadReport::from_words(system.words(one, buffer)).state,
-        THREAD_SLEEPING
-    );
+    let state = |system: &mut System| {
+        system.call(one, Call::ThreadInfo, &[sibling.0, buffer, PAGE]).unwrap();
+        ThreadReport::from_words(system.words(one, buffer)).state
+    };
+    assert_eq!(state(&mut system), THREAD_SLEEPING);
     assert!(!system.platform.thread_is_ready(sibling));
     system.call(one, Call::ThreadResume, &[sibling.0]).unwrap();
     assert!(system.platform.thread_is_ready(sibling));
+    assert_eq!(state(&mut system), THREAD_READY);
+    // Time has passed since the start: it counts from the call on.
+    system.pass(10_000_000);
     // A sleeper sleeps until its time, or until somebody resumes it.
     assert_eq!(
         system.start(sibling, Call::ThreadSleep, &[0, 3_000_000]),

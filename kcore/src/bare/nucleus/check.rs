@@ -8,7 +8,7 @@ use crate::{
     bare::{Bare, nucleus::Nucleus},
     messages::WAITS,
     scheduler::NONE,
-    thread::State,
+    thread::{State, Thread},
 };
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -20,7 +20,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.nucleus.calls
     }
 
-    /// Checks threads, their waits and their queues.
+    /// Checks threads, their waits and their queues, the threads that spaces count, and who receives which interrupts.
     ///
     /// # Errors
     /// A sentence that names the broken invariant.
@@ -80,11 +80,14 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         for part in self.half.nucleus.spaces.iter().flatten() {
             let space = (part.id & 0xffff) as u32;
-            let inside = |thread: &&crate::thread::Thread| {
-                thread.state != State::Free && thread.space.0 == space && thread.ipc.buffer().is_some()
-            };
+            let inside = |thread: &&Thread| thread.space.0 == space && thread.ipc.buffer().is_some();
             if self.threads().table.iter().filter(inside).count() != part.threads as usize {
                 return Err("a space counts its threads wrongly");
+            }
+        }
+        for (interrupt, line) in self.half.nucleus.interrupts.iter().enumerate() {
+            if (self.half.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
+                return Err("an interrupt is bound to nobody, or somebody's is not");
             }
         }
         Ok(())

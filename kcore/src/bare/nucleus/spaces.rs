@@ -289,24 +289,6 @@ impl<H: Hardware> Kernel<H, Bare> {
         known.map(|(number, part)| (number, part.lodged_units())).collect()
     }
 
-    /// Checks what is known of threads by their spaces, and of interrupts by their receivers.
-    pub(in crate::bare) fn check_counts(&self) -> Result<(), &'static str> {
-        for (number, part) in self.half.nucleus.spaces.iter().enumerate() {
-            let Some(part) = part else { continue };
-            let space = SpaceId(number as u32);
-            let inside = |thread: &&Thread| thread.space == space && thread.ipc.buffer().is_some();
-            if part.threads != self.threads().table.iter().filter(inside).count() as u32 {
-                return Err("a space's count of threads is wrong");
-            }
-        }
-        for (interrupt, line) in self.half.nucleus.interrupts.iter().enumerate() {
-            if (self.half.nucleus.bound >> interrupt & 1 != 0) != (line.thread != 0) {
-                return Err("an interrupt is bound to nobody, or somebody's is not");
-            }
-        }
-        Ok(())
-    }
-
     /// The space has no threads any more: its leaves for message buffers go.
     fn drop_buffers(&mut self, space: SpaceId) {
         let Some(part) = self.half.nucleus.part_mut(space) else {
