@@ -7,8 +7,8 @@ mod fake;
 use std::collections::BTreeMap;
 
 use abi::{Rights, address::SLOT};
-use fake::{Random, kernel, walk};
-use kcore::{Frame, Leaf, Machine, PageEntry, Shortage, SpaceId};
+use fake::{Fake, Random, kernel, walk};
+use kcore::{Frame, Kernel, Leaf, Machine, PageEntry, Shortage, SpaceId, space::Tags};
 
 const SLOTS: [u64; 9] = [
     2048,
@@ -178,4 +178,21 @@ fn frames_are_zeroed_even_when_they_come_back_dirty() {
         );
     }
     assert_eq!(kernel.frames_free(), 0);
+}
+
+/// Where the processor has tags, translations of a space stay while others run. A flush that names no space takes those, too.
+#[test]
+fn spaces_that_do_not_run_lose_their_translations() {
+    let mut kernel = Kernel::<Fake>::new(Fake::new(60, Tags::Present), &[(1, 60)]);
+    let spaces = [(); 2].map(|()| kernel.space_create().expect("a space"));
+    let kept = |kernel: &Kernel<Fake>| spaces.map(|space| kernel.spaces().get(space).load() >> 63 == 1);
+    let flushes: [fn(&mut Kernel<Fake>); 2] = [|kernel| kernel.flush_everything(), |kernel| kernel.flush_page(0x5000)];
+    for flush in flushes {
+        for number in [0, 1, 0] {
+            kernel.enter_space(spaces[number]);
+        }
+        assert_eq!(kept(&kernel), [true; 2]);
+        flush(&mut kernel);
+        assert_eq!(kept(&kernel), [false; 2]);
+    }
 }

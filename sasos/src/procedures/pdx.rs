@@ -630,7 +630,16 @@ mod tests {
             callees.find(&grant(0x1000, 7), &Extension::Explicit(boxed(Apd::EMPTY).unwrap())),
             Some(SpaceId(9))
         );
-        assert!(callees.derived_after(2, None).is_some());
+        // One behind the other, and none that reads through to the next caller.
+        callees
+            .insert(SpaceId(7), callee(0x1000, 9, Extension::Merge(3)))
+            .unwrap();
+        let first = callees.derived_after(2, None).unwrap();
+        let second = callees.derived_after(2, Some(first)).unwrap();
+        assert_eq!([first.4, second.4], [5, 6]);
+        assert_eq!(callees.derived_after(2, Some(second)), None);
+        callees.advance(SpaceId(7), Stage::Ends);
+        callees.remove(SpaceId(7));
         for space in [5, 6] {
             callees.advance(SpaceId(space), Stage::Ends);
             callees.remove(SpaceId(space));

@@ -273,3 +273,20 @@ fn the_first_task_stops_the_machine() {
         assert_eq!(system.platform.kernel.hardware.stop, exit, "{operation} {argument}");
     }
 }
+
+#[test]
+fn the_machine_stops_when_the_first_task_has_ended_and_all_is_stable() {
+    let mut system = System::boot(22);
+    let first = system.first;
+    let (kept, _) = system.object(first, 1);
+    system.call(first, Call::KeepObject, &[kept]).unwrap();
+    system.set_word(first, kept, 42).unwrap();
+    system.exit(first, 0);
+    system.finish_work();
+    assert_eq!(system.platform.kernel.hardware.stop, None);
+    for _ in 0..1000 {
+        system.step();
+    }
+    assert_eq!(system.platform.kernel.hardware.stop, Some(EXIT_FAILURE));
+    assert_eq!(system.platform.disk.volatile_len(), 0);
+}
