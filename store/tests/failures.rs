@@ -4,8 +4,8 @@ mod plain;
 
 use plain::PlainWorld;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode, NoRoom,
-    ObjectRecord, Operation, PageFlags, PageLookup, Pages, QueueFull, Random, Request, Store, Ticket,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode,
+    NoRoom, ObjectRecord, Operation, PageFlags, PageLookup, Pages, QueueFull, Random, Request, Store, Ticket,
 };
 
 const BASE: u64 = 1 << 40;
@@ -75,19 +75,25 @@ fn is_done(event: &Event) -> bool {
     matches!(event, Event::SyncDone(Ticket(_)))
 }
 
+/// Reads the page: its first byte.
+fn read(world: &mut PlainWorld, store: &mut Store) -> Result<u8, BadPage> {
+    let _ = store.read_page(world, BASE, 0);
+    loop {
+        match store.poll(world).expect("it is answered") {
+            Event::PageRead { frame, .. } => return Ok(world.bytes(frame)[0]),
+            Event::PageBad { reason, .. } => return Err(reason),
+            _ => {}
+        }
+    }
+}
+
 /// The generation that a mount of the disk as it is would find, and the first byte of the page.
 fn found(world: &PlainWorld) -> (u64, u8) {
     let mut other = PlainWorld::new(2000);
     other.disk.clone_from(&world.disk);
     let (mut store, report) = Store::mount(&mut other, MountMode::ReadOnly).expect("mount");
-    let _ = store.read_page(&mut other, BASE, 0);
-    loop {
-        match store.poll(&mut other).expect("it is answered") {
-            Event::PageRead { frame, .. } => return (report.generation, other.bytes(frame)[0]),
-            Event::PageBad { reason, .. } => panic!("{reason:?}"),
-            _ => {}
-        }
-    }
+    let byte = read(&mut other, &mut store);
+    (report.generation, byte.expect("intact"))
 }
 
 /// The superblocks that were written, in order.
@@ -234,6 +240,17 @@ fn changes_that_come_back_lie_beneath_later_ones() {
         );
         assert_eq!(store.page_flags(&world, BASE, 1), PageLookup::Absent, "{by_checkpoint}");
     }
+}
+
+/// A disk that fails and then works again costs nothing: neither the map nor the page stays out of reach.
+#[test]
+fn a_page_is_read_again_when_the_disk_works_again() {
+    let (mut world, _) = start();
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+    world.failing = Some((Operation::Read, 0..2000));
+    assert_eq!(read(&mut world, &mut store), Err(BadPage::Disk));
+    world.failing = None;
+    assert_eq!(read(&mut world, &mut store), Ok(1));
 }
 
 /// A page that has a promise keeps it, however little room is left since.
