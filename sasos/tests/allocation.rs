@@ -297,7 +297,10 @@ fn every_call_of_the_table_can_be_refused_each_of_its_allocations() {
             rig.check();
             if result.is_err() && left == 0 {
                 refused += 1;
-                assert_eq!(digest(&mut rig), before, "{call:?}, allocation {number}");
+                // A new callee without a stack stays for the next try.
+                if call != Call::PdxCall {
+                    assert_eq!(digest(&mut rig), before, "{call:?}, allocation {number}");
+                }
                 assert_eq!(
                     make(&mut rig, actor, call, &arguments),
                     expected,

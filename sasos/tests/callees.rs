@@ -10,7 +10,7 @@ use abi::{
 use common::{Actor, Order, Rig};
 use kcore::{Machine, thread::Resumed};
 use sasos::{
-    Event, Outcome,
+    Access, Event, Outcome,
     accounts::{AccountId, Resource, limits},
     protection::apd::Apd,
 };
@@ -325,4 +325,40 @@ fn idle_callees_make_room_for_a_first_stack() {
         rig.settle();
         rig.check();
     }
+}
+
+/// A callee that is new in the place of an old one forgets what its caller drops, however much the caller of the old one had dropped.
+#[test]
+fn a_callee_in_the_place_of_another_one_forgets_with_its_caller() {
+    let mut rig = Rig::new(9, 16_000, 8000);
+    let owner = rig.actor(Apd::EMPTY);
+    let base = rig.service(owner, 9);
+    let (shared, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    rig.call(owner, Call::ObjPasswd, &[shared, 5, 1]).unwrap();
+    for _ in 0..4 {
+        let client = rig.holder(base, 9);
+        for _ in 0..40 {
+            rig.call(client, Call::ApdFlush, &[]).unwrap();
+        }
+        rig.enters(client, base, PD_MERGE).unwrap();
+        rig.server.task_kill(client.task, EXCEPTION_KILL);
+    }
+    rig.settle();
+    for _ in 0..4 {
+        let client = rig.holder(base, 9);
+        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        let capability = Capability {
+            address: shared,
+            password: 5,
+        };
+        rig.write_clist(client.space, list, &[capability], Order::Any);
+        rig.call(client, Call::ApdInsert, &[1, list]).unwrap();
+        let space = rig.enters(client, base, PD_MERGE).unwrap();
+        rig.touch(space, shared, Access::Read).unwrap();
+        let sibling = rig.sibling(client);
+        rig.call(sibling, Call::ApdDelete, &[1]).unwrap();
+        let touched = rig.touch(space, shared, Access::Read);
+        assert_eq!(touched.map(drop), Err(Error::Protection));
+    }
+    rig.check();
 }
