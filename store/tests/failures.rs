@@ -92,6 +92,7 @@ fn found(world: &PlainWorld) -> (u64, u8) {
     let mut other = PlainWorld::new(2000);
     other.disk.clone_from(&world.disk);
     let (mut store, report) = Store::mount(&mut other, MountMode::ReadOnly).expect("mount");
+    assert_eq!(report.damage, []);
     let byte = read(&mut other, &mut store);
     (report.generation, byte.expect("intact"))
 }

@@ -44,6 +44,18 @@ fn put(world: &mut PlainWorld, superblock: &Superblock, block: u64, bytes: &[u8]
     Place { block, checksum }
 }
 
+/// An inner node with these children, each with its smallest key.
+fn inner(children: &[(u64, Place)]) -> Vec<u8> {
+    let mut bytes = b"GINN".to_vec();
+    bytes.extend((children.len() as u32).to_le_bytes());
+    for (key, child) in children {
+        for word in [*key, child.block, child.checksum] {
+            bytes.extend(word.to_le_bytes());
+        }
+    }
+    bytes
+}
+
 /// Mounts a store with this table; tells the error, and how many blocks were read.
 fn mount(mut world: PlainWorld, newest: u64, superblock: &Superblock) -> (Option<MountError>, usize) {
     for block in [newest, newest + 1] {
@@ -59,13 +71,8 @@ fn mount(mut world: PlainWorld, newest: u64, superblock: &Superblock) -> (Option
 fn a_leaf_with_two_parents_is_refused_before_it_is_read_twice() {
     let (mut world, newest, mut superblock) = sample();
     let leaf = superblock.table;
-    let mut inner = b"GINN".to_vec();
-    inner.extend((CHILDREN as u32).to_le_bytes());
-    for key in 0..CHILDREN as u64 {
-        for word in [key, leaf.block, leaf.checksum] {
-            inner.extend(word.to_le_bytes());
-        }
-    }
+    let children: Vec<_> = (0..CHILDREN as u64).map(|key| (key, leaf)).collect();
+    let inner = inner(&children);
     superblock.table = put(&mut world, &superblock, INNER, &inner);
     superblock.objects = CHILDREN as u64;
     let (error, reads) = mount(world, newest, &superblock);
@@ -94,4 +101,37 @@ fn a_body_with_two_rows_is_refused_before_it_is_read_twice() {
         "{error:?}"
     );
     assert!(reads < 30, "{reads} blocks were read");
+}
+
+#[test]
+fn leaves_at_different_depths_are_refused() {
+    for deep_first in [false, true] {
+        let (mut world, newest, mut superblock) = sample();
+        let low = superblock.table;
+        let leaf = world.disk[&low.block];
+        let high = put(&mut world, &superblock, LEAF, &leaf);
+        let between = put(&mut world, &superblock, INNER, &inner(&[(0, low)]));
+        let children = if deep_first { [between, high] } else { [high, between] };
+        let root = inner(&[(0, children[0]), (1, children[1])]);
+        superblock.table = put(&mut world, &superblock, INNER + 10, &root);
+        let (error, _) = mount(world, newest, &superblock);
+        // A leaf behind an inner node is named itself.
+        let named = if deep_first { LEAF } else { INNER + 10 };
+        assert_eq!(error, Some(MountError::Damaged(Structure::Table, named)));
+    }
+}
+
+#[test]
+fn a_table_that_is_too_high_is_refused() {
+    for (above, is_refused) in [(HEIGHT_MAX - 1, false), (HEIGHT_MAX, true)] {
+        let (mut world, newest, mut superblock) = sample();
+        for level in 0..above as u64 {
+            let node = inner(&[(0, superblock.table)]);
+            superblock.table = put(&mut world, &superblock, INNER + level, &node);
+        }
+        let root = superblock.table.block;
+        let (error, _) = mount(world, newest, &superblock);
+        let refused = MountError::Damaged(Structure::Table, root);
+        assert_eq!(error, is_refused.then_some(refused), "{above} levels above the leaf");
+    }
 }
