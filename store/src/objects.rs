@@ -585,3 +585,40 @@ impl<'a> Iterator for Objects<'a> {
         Some(record)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plain::PlainWorld;
+    use crate::{FormatOptions, MountMode};
+
+    /// Objects may touch and not overlap, also while one is made longer.
+    #[test]
+    fn objects_do_not_overlap() {
+        const BASE: u64 = 1 << 40;
+        let mut world = PlainWorld::new(2000);
+        Store::format(&mut world, &FormatOptions::default()).expect("format");
+        let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+        let overlap = Err(PutError::Overlap);
+        for (first, pages, result) in [
+            (8, 8, Ok(())),
+            (7, 2, overlap),
+            (0, 100, overlap),
+            (6, 2, Ok(())),
+            (15, 1, overlap),
+            (16, 1, Ok(())),
+            (8, 9, overlap),
+            (6, 3, overlap),
+            (8, 7, Ok(())),
+            (8, 8, Ok(())),
+        ] {
+            let record = ObjectRecord {
+                base: BASE + first * 4096,
+                pages,
+                ..ObjectRecord::default()
+            };
+            assert_eq!(store.put_object(record), result, "{pages} pages at {first}");
+        }
+        assert_eq!(store.objects().map(|record| record.pages).sum::<u64>(), 11);
+    }
+}
