@@ -374,8 +374,13 @@ fn what_does_not_exist_is_an_error() {
     let [space, callee] = [0; 2].map(|_| call(MachineCall::SpaceCreate, [0; 6]).expect("a space").0);
     let thread = [space, 0x1_0000, 0x2_0000, 0, 0, 0];
     let (thread, _) = call(MachineCall::ThreadCreate, thread).expect("a thread");
-    let behind = [thread, callee, USER_END, 0, 0, 0];
-    assert_eq!(call(MachineCall::PortalEnter, behind), Err(Error::BadArgument));
+    for (number, arguments) in [
+        (MachineCall::ThreadCreate, [space, USER_END, 0x2_0000, 0, 0, 0]),
+        (MachineCall::PortalCache, [space, USER_END, 0, callee, 0, 0]),
+        (MachineCall::PortalEnter, [thread, callee, USER_END, 0, 0, 0]),
+    ] {
+        assert_eq!(call(number, arguments), Err(Error::BadArgument), "{number:?}");
+    }
     for slot in [1 << 26, (1 << 26) - 1, u64::MAX] {
         let link = [space, slot, leaf, 4, 0, 0];
         assert_eq!(call(MachineCall::Link, link), Err(Error::BadArgument), "slot {slot:#x}");
