@@ -353,6 +353,8 @@ fn a_callee_in_the_place_of_another_one_forgets_with_its_caller() {
         };
         rig.write_clist(client.space, list, &[capability], Order::Any);
         rig.call(client, Call::ApdInsert, &[1, list]).unwrap();
+        // It takes one place, so both callers and callees come into places of either.
+        rig.actor(Apd::EMPTY);
         let space = rig.enters(client, base, PD_MERGE).unwrap();
         rig.touch(space, shared, Access::Read).unwrap();
         let sibling = rig.sibling(client);
