@@ -667,6 +667,19 @@ mod tests {
         assert_eq!((table.len(), table.height(), table.blocks()), (3, 2, 4 + overflow));
     }
 
+    #[test]
+    fn inner_nodes_part_when_they_are_full() {
+        let mut table = Table::new().unwrap();
+        (0..10_000).for_each(|slot| table.put(record(slot, 0)).unwrap());
+        assert_eq!((table.len(), table.height()), (10_000, 3));
+        assert!(table.is_sound());
+        for id in table.node_ids().unwrap() {
+            if let Body::Inner(children) = table.body(id) {
+                assert!((1..=INNER_MAX).contains(&children.len()));
+            }
+        }
+    }
+
     /// A node counts as small up to a third.
     #[test]
     fn two_nodes_that_are_a_third_full_become_one() {

@@ -362,6 +362,15 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_stmt(&mut self, statement: &'ast Stmt) {
+        let attributes: &[_] = match statement {
+            Stmt::Local(local) => &local.attrs,
+            Stmt::Expr(Expr::MethodCall(call), _) => &call.attrs,
+            Stmt::Expr(Expr::Call(call), _) => &call.attrs,
+            _ => &[],
+        };
+        if is_apart(attributes) {
+            return;
+        }
         if let Stmt::Expr(expression, Some(_)) = statement {
             let inner = match expression {
                 Expr::Try(inner) => &*inner.expr,
