@@ -6,7 +6,8 @@ use abi::{
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         ApdDescription, CONTROL_POWER_OFF, CONTROL_REBOOT, INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG,
-        MemoryReport, ObjectInfo, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        MemoryReport, ObjectInfo, StoreReport, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
+        ThreadReport,
     },
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
 };
@@ -131,6 +132,15 @@ fn the_system_tells_of_itself() {
     let memory = MemoryReport::from_words(system.words(first, buffer));
     assert_eq!(memory.frames, system.platform.frames_total());
     assert_eq!(memory.objects, system.server.objects.count());
+    system
+        .call(first, Call::SystemInfo, &[TOPIC_STORE, 0, buffer, PAGE])
+        .unwrap();
+    let store = StoreReport::from_words(system.words(first, buffer));
+    let stats = system.server.store.stats();
+    assert_eq!(
+        (store.blocks, store.free, store.objects, store.generation),
+        (stats.blocks, stats.free, stats.objects, stats.generation)
+    );
     system
         .call(first, Call::SystemInfo, &[TOPIC_THREAD, 0, buffer, PAGE])
         .unwrap();

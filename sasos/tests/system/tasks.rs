@@ -290,6 +290,11 @@ fn only_parents_and_siblings_control_a_thread() {
     system.call(one, Call::ThreadResume, &[sibling.0]).unwrap();
     system.pump();
     assert_eq!(system.late.remove(&sibling), Some(Answer::Done(Ok((0, 0)))));
+    let sleeps = Call::ThreadSleep as u64;
+    assert!(system.server.yields(sleeps, 0, 0), "the kernel does it by itself");
+    for (number, thread, ns) in [(sleeps + 1, 0, 0), (sleeps, 1, 0), (sleeps, 0, 1)] {
+        assert!(!system.server.yields(number, thread, ns));
+    }
     assert_eq!(
         system.start(sibling, Call::ThreadSleep, &[0, 0]),
         Answer::Gone,
