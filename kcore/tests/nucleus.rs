@@ -355,11 +355,11 @@ fn faults_are_messages_and_answers_let_go_on() {
         rig.got(boss),
         (tag(LABEL_EXCEPTION, 4, 0) | TAG_KERNEL, thread.0, [13, 5, RIP, RSP])
     );
-    // The handler has no page to give: nothing was touched.
+    // Nothing was touched, so it takes no page.
     let page = [fpage(u64::from(MEMORY.0) * PAGE, 12, Rights::RW), MAP, 0, 0];
-    let refused = Answer::Done(Err(Error::Protection));
-    assert_eq!(rig.send(boss, thread, tag(0, 0, 1), page), refused);
-    assert_eq!(rig.send(boss, thread, tag(0, 0, 0), [0; 4]), Answer::Done(Ok((0, 0))));
+    for (items, answer) in [(1, Err(Error::Protection)), (0, Ok((0, 0)))] {
+        assert_eq!(rig.send(boss, thread, tag(0, 0, items), page), Answer::Done(answer));
+    }
     assert_eq!(rig.state(thread), State::Ready);
     // Other helpers: a dead one, and none, end the thread; a root's thread the machine.
     rig.done(boss, Call::SpaceControl, &[space, 0, 0, 0]);
@@ -415,9 +415,7 @@ fn interrupts_wait_until_they_are_received() {
     assert_eq!(rig.done(boss, Call::InterruptMessage, &[24]), (0xfee0_0000, 24));
     assert_eq!(rig.done(boss, Call::InterruptMessage, &[31]), (0xfee0_0000, 31));
     // Nobody's, and none at all.
-    for nobodys in [4, 400] {
-        rig.kernel.interrupt(nobodys);
-    }
+    [4, 400].map(|nobodys| rig.kernel.interrupt(nobodys));
     // It waits for that one, or for anyone.
     for (from, number) in [(6, 5), (ANYONE, 31), (1, 0)] {
         assert_eq!(rig.receive(driver, from, 0), Answer::Waits);
