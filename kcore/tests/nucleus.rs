@@ -415,7 +415,8 @@ fn interrupts_wait_until_they_are_received() {
     assert_eq!(rig.done(boss, Call::InterruptMessage, &[24]), (0xfee0_0000, 24));
     assert_eq!(rig.done(boss, Call::InterruptMessage, &[31]), (0xfee0_0000, 31));
     // Nobody's, and none at all.
-    [4, 400].map(|nobodys| rig.kernel.interrupt(nobodys));
+    rig.kernel.interrupt(4);
+    rig.kernel.interrupt(400);
     // It waits for that one, or for anyone.
     for (from, number) in [(6, 5), (ANYONE, 31), (1, 0)] {
         assert_eq!(rig.receive(driver, from, 0), Answer::Waits);

@@ -189,8 +189,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("left", &machine.portal_leave(thread, 1, 2, 3));
     see("context", &machine.thread_context(thread));
-    see("woken", &machine.wake(Key::Semaphore(8), 3));
-    see("woken", &machine.wake_words(0..8));
+    see("woken", &(machine.wake(Key::Semaphore(8), 3), machine.wake_words(0..8)));
     see("oldest", &machine.oldest(Key::Semaphore(8)));
     machine.thread_suspend(thread);
     machine.thread_destroy(thread);
