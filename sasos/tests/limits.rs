@@ -253,21 +253,23 @@ fn nodes_of_a_map_are_paid_as_blocks_of_the_disk() {
     }
 }
 
+/// Blocks that are charged, and those that are free, when all is written and none is held back.
+fn measure(rig: &mut Rig) -> (u64, u64) {
+    // Blocks come back behind the second checkpoint.
+    for _ in 0..3 {
+        rig.checkpoint().unwrap();
+        rig.settle();
+    }
+    rig.server.ledger.empty_all_hands();
+    let used = rig.server.ledger.used(AccountId::ROOT, Resource::Blocks);
+    (used, rig.server.store_report().free)
+}
+
 /// The store keeps the levels of a map while any page of the object has a block, so a cut gives none of them back.
 #[test]
 fn levels_of_a_map_are_paid_behind_a_cut() {
     let mut rig = Rig::new(81, 8000, 20_000);
     let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let measure = |rig: &mut Rig| {
-        // Blocks come back behind the second checkpoint.
-        for _ in 0..3 {
-            rig.checkpoint().unwrap();
-            rig.settle();
-        }
-        rig.server.ledger.empty_all_hands();
-        let used = rig.server.ledger.used(AccountId::ROOT, Resource::Blocks);
-        (used, rig.server.store_report().free)
-    };
     let (before, free) = measure(&mut rig);
     let pages = 70_000;
     let objects: Vec<u64> = (0..50).map(|_| rig.kept(actor, pages, 0)).collect();
@@ -320,4 +322,62 @@ fn zeroed_pages_with_limits_are_paid_as_blocks() {
     rig.checkpoint().unwrap();
     assert_eq!(rig.load(actor.space, base + 60 * PAGE), Ok(0));
     rig.check();
+}
+
+/// Limits of a short object stand beneath further nodes when it grows.
+#[test]
+fn limits_are_paid_by_the_levels_of_a_longer_object() {
+    let mut rig = Rig::new(83, 8000, 20_000);
+    let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let (before, free) = measure(&mut rig);
+    let pages = 70_000;
+    let grown = |rig: &mut Rig| {
+        let base = rig.kept(actor, 1, 0);
+        rig.call(actor, Call::PageLimit, &[base, 1, 6]).unwrap();
+        rig.checkpoint().unwrap();
+        rig.call(actor, Call::ObjResize, &[base, pages * PAGE]).unwrap();
+        let last = [base + (pages - 1) * PAGE, 1, 6];
+        rig.call(actor, Call::PageLimit, &last).unwrap();
+        base
+    };
+    let objects: Vec<u64> = (0..50).map(|_| grown(&mut rig)).collect();
+    let (used, left) = measure(&mut rig);
+    let (paid, taken) = (used - before, free - left);
+    assert!(paid + 5 >= taken, "{paid} paid of {taken}");
+    for base in objects {
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    }
+    assert_eq!(measure(&mut rig).0, before);
+}
+
+/// A clone has the limits of its pages. They are not paid as such while the pages have blocks, so these stay paid when the pages are to be zero.
+#[test]
+fn limits_of_a_clone_stay_paid_when_its_pages_go() {
+    let mut rig = Rig::new(84, 8000, 20_000);
+    let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let parts = || (0..40).map(|part| part * 256);
+    let source = rig.kept(actor, 40 * 256, 0);
+    for page in parts() {
+        rig.store(actor.space, source + page * PAGE, 1).unwrap();
+        rig.call(actor, Call::PageLimit, &[source + page * PAGE, 1, 6]).unwrap();
+    }
+    let (before, free) = measure(&mut rig);
+    for evict in [false, true] {
+        let (clone, _) = rig.call(actor, Call::ObjClone, &[source, 0, 0]).unwrap();
+        rig.call(actor, Call::KeepObject, &[clone]).unwrap();
+        for page in parts().filter(|_| !evict) {
+            let replaced = [clone + page * PAGE, 1, UNMAP_REPLACE];
+            rig.call(actor, Call::PageUnMap, &replaced).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        while rig.server.reclaim(&mut rig.world) > 0 {}
+        for page in parts() {
+            let zeroed = [clone + page * PAGE, 1, UNMAP_ZERO];
+            rig.call(actor, Call::PageUnMap, &zeroed).unwrap();
+        }
+        rig.check();
+    }
+    let (used, left) = measure(&mut rig);
+    let (paid, taken) = (used - before, free - left);
+    assert!(paid + 5 >= taken, "{paid} paid of {taken}");
 }

@@ -2,7 +2,6 @@
 
 use crate::event::{DirtyPage, Failure};
 use crate::heap::NoHeap;
-use crate::map::levels_for;
 use crate::space::Loan;
 use crate::store::Store;
 
@@ -27,8 +26,8 @@ impl Store {
 
     /// Hands the promise of a dirty page over to a job.
     pub(crate) fn lend(&mut self, loan: &mut Loan, page: &DirtyPage) -> Result<(), NoHeap> {
-        let pages = self.object(page.base).map_or(0, |record| record.pages);
-        self.promises.lend(loan, page.base, page.page, levels_for(pages))
+        let (_, levels) = self.shape(page.base, 0);
+        self.promises.lend(loan, page.base, page.page, levels)
     }
 
     /// Gives up the checkpoint for which pages were handed over and that was not begun: they come back by [`Store::page_over`].
@@ -45,9 +44,10 @@ impl Store {
 
     /// A page that was not written is promised its room again, unless it is gone meanwhile.
     pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
-        let pages = self.object(page.base).map_or(0, |record| record.pages);
+        let (pages, levels) = self.shape(page.base, 0);
         if page.page < pages {
-            self.promises.add_again(page.base, page.page, levels_for(pages));
+            let grows = self.may_grow(page.base, page.page);
+            self.promises.add_again(page.base, page.page, levels, grows);
         }
     }
 

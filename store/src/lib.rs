@@ -81,7 +81,7 @@ pub use event::{
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
 pub use loss::{Loss, Remedy, memory_for};
 pub use map::{FANOUT, Look, levels_for};
-pub use objects::{Objects, map_blocks};
+pub use objects::Objects;
 pub use record::{ObjectRecord, PdxList, PdxRecord};
 pub use store::Store;
 pub use table::ROW_HEAP_BYTES;

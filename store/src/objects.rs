@@ -3,9 +3,9 @@
 use crate::containers::Map;
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
-use crate::map::levels_for;
+use crate::map::{levels_for, reach};
 use crate::pages::View;
-use crate::pending::{Beneath, Entries, MapChanges};
+use crate::pending::{Beneath, Entries, MapChanges, Pending};
 use crate::record::ObjectRecord;
 use crate::space::{POOL, POOL_OF_DELETES};
 use crate::store::{COST_HEAP, Running, Store, Work};
@@ -21,6 +21,43 @@ impl Store {
         match self.overlay.get_ref(base) {
             Some(change) => change.as_ref(),
             None => self.table.get(base).map(|row| &row.record),
+        }
+    }
+
+    /// Pages of an object that is to have at least so many, and the levels of its map, which keeps those of before when the object is cut.
+    pub(crate) fn shape(&self, base: u64, pages: u64) -> (u64, u8) {
+        let row = self.table.get(base);
+        let record = match self.overlay.get_ref(base) {
+            Some(change) => change.as_ref(),
+            None => row.map(|row| &row.record),
+        };
+        let pages = record.map_or(0, |record| record.pages).max(pages);
+        (pages, levels_for(pages).max(row.map_or(0, |row| row.map.levels)))
+    }
+
+    /// Whether a page lies beyond the reach of the map, which has something already, or may have it when the page is written.
+    pub(crate) fn may_grow(&self, base: u64, page: u64) -> bool {
+        if page < reach(1) {
+            return false;
+        }
+        let map = self.table.get(base).map(|row| row.map).unwrap_or_default();
+        page >= reach(map.levels)
+            && (self.is_frozen()
+                || !self.collected.is_empty()
+                || self.syncs().next().is_some()
+                || self.promises.has_any(base)
+                || self.pending.by_object().has(base)
+                || self.prepared.by_object().has(base)
+                || !self.maps.is_blank(base, &map))
+    }
+
+    /// Nodes of the left edge that a limit of this page needs beside its path, and that these changes do not have.
+    pub(crate) fn edge_of(&self, changes: &Pending, base: u64, page: u64, levels: u8) -> u8 {
+        if self.may_grow(base, page) {
+            let has = changes.by_object().get_ref(base).map_or(0, |changes| changes.edge);
+            levels.saturating_sub(has)
+        } else {
+            0
         }
     }
 
@@ -272,10 +309,10 @@ impl Store {
 
     /// Notes that pages read as zero.
     pub(crate) fn note_zeroed(&mut self, base: u64, start: u64, end: u64) -> Result<(), NoHeap> {
-        let pages = self.object(base).map_or(1, |record| record.pages).max(end);
+        let (pages, levels) = self.shape(base, end);
         self.change(base, Entries { zeroed: 1, flags: 0 }, |changes| {
             changes.zero(start, end)?;
-            add_cost(changes, 2 * u64::from(levels_for(pages)), pages);
+            changes.add_cost(2, pages, levels, 0);
             Ok(())
         })
     }
@@ -288,10 +325,12 @@ impl Store {
         flags: crate::PageFlags,
         pages: u64,
     ) -> Result<(), NoHeap> {
+        let (_, levels) = self.shape(base, pages);
+        let edge = self.edge_of(&self.pending, base, page, levels);
         self.change(base, Entries { zeroed: 0, flags: 1 }, |changes| {
             changes.limit(page, flags)?;
             if pages > 0 {
-                add_cost(changes, u64::from(levels_for(pages)), pages);
+                changes.add_cost(1, pages, levels, edge);
             }
             Ok(())
         })
@@ -430,21 +469,23 @@ impl Store {
         end: u64,
         kept: &[(u64, crate::PageFlags)],
     ) -> Result<(), NoRoom> {
-        let Some(record) = self.object(base) else { return Ok(()) };
-        let end = end.min(record.pages);
+        let (pages, levels) = self.shape(base, 0);
+        let end = end.min(pages);
         if start >= end {
             return Ok(());
         }
-        let (pages, levels) = (record.pages, u64::from(levels_for(record.pages)));
-        let nodes = (2 + kept.len() as u64) * levels;
-        self.room_for_change(nodes.min(all_nodes(pages, levels_for(pages))))?;
+        let paths = 2 + kept.len() as u64;
+        let last = kept.iter().map(|&(page, _)| page).max().unwrap_or(0);
+        let edge = self.edge_of(&self.pending, base, last, levels);
+        let nodes = paths * u64::from(levels);
+        self.room_for_change(nodes.min(all_nodes(pages, levels)) + u64::from(edge))?;
         let entries = Entries {
             zeroed: 1,
             flags: kept.len(),
         };
         let noted = self.change(base, entries, |changes| {
             changes.zero(start, end)?;
-            add_cost(changes, nodes, pages);
+            changes.add_cost(paths, pages, levels, edge);
             kept.iter().try_for_each(|&(page, flags)| changes.limit(page, flags))
         });
         noted.map_err(|NoHeap| NoRoom::Memory)
@@ -472,7 +513,9 @@ impl Store {
         else {
             return Ok(());
         };
-        self.room_for_change(u64::from(levels_for(pages)))?;
+        let (_, levels) = self.shape(base, pages);
+        let edge = self.edge_of(&self.pending, base, page, levels);
+        self.room_for_change(u64::from(levels + edge))?;
         self.note_limit(base, page, flags, pages)
             .map_err(|NoHeap| NoRoom::Memory)
     }
@@ -510,11 +553,9 @@ impl Store {
     }
 
     fn reserve_above(&mut self, pool: u64, base: u64, page: u64) -> Result<(), NoRoom> {
-        let pages = self
-            .object(base)
-            .map_or(1, |record| record.pages)
-            .max(page.saturating_add(1));
-        let fresh = self.promises.add(base, page, levels_for(pages));
+        let (_, levels) = self.shape(base, page.saturating_add(1));
+        let grows = self.may_grow(base, page);
+        let fresh = self.promises.add(base, page, levels, grows);
         if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.allocation.free_blocks() >= self.needed() + pool {
             return Ok(());
         }
@@ -527,8 +568,9 @@ impl Store {
     /// # Errors
     /// [`NoRoom::Disk`]: promises that these pages had before are gone too. [`NoRoom::Memory`]: nothing has changed.
     pub fn reserve_run(&mut self, base: u64, pages: u64, first: u64, end: u64) -> Result<(), NoRoom> {
+        let (_, levels) = self.shape(base, pages.max(end));
         self.promises
-            .add_run(base, first, end, levels_for(pages.max(end)))
+            .add_run(base, first, end, levels, self.may_grow(base, end.saturating_sub(1)))
             .map_err(|NoHeap| NoRoom::Memory)?;
         if self.has_room(0) {
             return Ok(());
@@ -554,20 +596,9 @@ pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {
     3 + record.body_bytes() as u64 / 4096
 }
 
-/// Adds the nodes of one change; all changes together touch no more than all nodes.
-pub(crate) fn add_cost(changes: &mut MapChanges, nodes: u64, pages: u64) {
-    changes.cost = (changes.cost + nodes).min(all_nodes(pages, levels_for(pages)));
-}
-
 /// Nodes that a map of so many levels over so many pages has, at most.
-fn all_nodes(pages: u64, levels: u8) -> u64 {
+pub(crate) fn all_nodes(pages: u64, levels: u8) -> u64 {
     pages / 128 + u64::from(levels) + 1
-}
-
-/// Blocks that a map of so many levels over so many pages takes for so many limits of pages without content, at most. [`levels_for`] that many pages
-/// are the least; a map keeps those of before when its object is cut.
-pub fn map_blocks(pages: u64, levels: u8, limits: u64) -> u64 {
-    limits.saturating_mul(u64::from(levels)).min(all_nodes(pages, levels))
 }
 
 /// Objects in the order of their addresses.

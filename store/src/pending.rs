@@ -7,6 +7,7 @@
 use crate::containers::Map;
 use crate::event::PageFlags;
 use crate::heap::NoHeap;
+use crate::objects::all_nodes;
 
 /// Changes that are put beneath others in one piece.
 const BENEATH_PIECE: usize = 8;
@@ -31,6 +32,8 @@ pub(crate) struct MapChanges {
     pub(crate) journaled: Journaled,
     /// Nodes that making them may write, at most.
     pub(crate) cost: u64,
+    /// Nodes of the map's left edge among them, for limits of pages beyond its reach.
+    pub(crate) edge: u8,
     /// Those that jobs have of the object, which may come back beneath these.
     beneath: Beneath,
 }
@@ -130,7 +133,7 @@ impl Pending {
 
     /// Their object is gone: they cost nothing, and the next checkpoint drops them, in pieces.
     pub(crate) fn abandon(&mut self, base: u64) {
-        self.change(base, |changes| changes.cost = 0);
+        self.change(base, |changes| (changes.cost, changes.edge) = (0, 0));
     }
 
     /// Takes those of an object out.
@@ -187,6 +190,13 @@ impl MapChanges {
         }
     }
 
+    /// Adds the nodes of so many paths, and of the left edge; all changes together touch no more than all nodes.
+    pub(crate) fn add_cost(&mut self, paths: u64, pages: u64, levels: u8, edge: u8) {
+        let nodes = self.cost + paths * u64::from(levels) + u64::from(edge);
+        self.cost = nodes.min(all_nodes(pages, levels));
+        self.edge += edge;
+    }
+
     /// Finds heap for so many more, and for those that may come back.
     pub(crate) fn expect(&mut self, more: Entries) -> Result<(), NoHeap> {
         let own = self.entries().and(more);
@@ -201,6 +211,7 @@ impl MapChanges {
         let mut copy = Self {
             journaled: self.journaled,
             cost: self.cost,
+            edge: self.edge,
             ..Self::above(beneath.and(self))
         };
         copy.expect(self.entries().and(more))?;

@@ -4,8 +4,6 @@
 
 use crate::event::{NoRoom, PageFlags};
 use crate::heap::NoHeap;
-use crate::map::levels_for;
-use crate::objects::add_cost;
 use crate::pending::{Entries, MapChanges};
 use crate::store::Store;
 
@@ -18,12 +16,13 @@ impl Store {
     /// # Errors
     /// [`NoRoom`], as for [`Store::set_page_flags`]: nothing has changed.
     pub fn prepare_limit(&mut self, base: u64, pages: u64, page: u64, flags: PageFlags) -> Result<(), NoRoom> {
-        let levels = u64::from(levels_for(pages));
-        self.room_for_change(levels)?;
+        let (_, levels) = self.shape(base, pages);
+        let edge = self.edge_of(&self.prepared, base, page, levels);
+        self.room_for_change(u64::from(levels + edge))?;
         let noted = self.change_prepared(base, |changes| {
             changes.expect(Entries { zeroed: 0, flags: 1 })?;
             changes.limit(page, flags)?;
-            add_cost(changes, levels, pages);
+            changes.add_cost(1, pages, levels, edge);
             Ok(())
         });
         noted.map_err(|NoHeap| NoRoom::Memory)

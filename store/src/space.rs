@@ -3,6 +3,9 @@
 //! A page is promised a block, and a share in the map nodes on its path, when it is first written;
 //! so the checkpoint that must write it cannot find the disk full. Promises are kept by
 //! node, since 256 neighbours share one, and exactly, so that asking twice promises once.
+//!
+//! A map that grows gets nodes on its left edge, above what it has. So where a page may lie beyond the reach of what a map has or is
+//! to get, its first node of level 1 is promised, too, as one without pages, for as long as any page of the object is.
 
 use crate::containers::Map;
 use crate::heap::NoHeap;
@@ -34,6 +37,16 @@ pub(crate) struct Promises {
 struct Room {
     leaves: usize,
     inner: usize,
+}
+
+impl Room {
+    /// What a path takes, and that of the first page beside it.
+    fn of_path(levels: u8) -> Self {
+        Self {
+            leaves: 1 + usize::from(levels > 1),
+            inner: 2 * usize::from(levels.saturating_sub(1)),
+        }
+    }
 }
 
 /// Promises that a job has taken over, and that come back if it fails.
@@ -78,7 +91,8 @@ impl Promises {
     pub(crate) fn is_exact(&self) -> bool {
         let pages = |set: PageSet| set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         self.pages == self.leaves.iter().map(|(_, set)| pages(set)).sum::<u64>()
-            && self.leaves.iter().all(|(_, set)| pages(set) > 0)
+            && (self.leaves.iter())
+                .all(|(key, set)| pages(set) > 0 || key.index == 0 && self.has_leaf(key_above(key.base, NODE_PAGES, 1)))
     }
 
     /// Finds heap for so many more entries, beside what may come back.
@@ -88,11 +102,22 @@ impl Promises {
         Ok(())
     }
 
-    /// Promises a page of an object whose map has at most `levels`; tells whether it was not promised before.
+    /// Whether a page of an object is promised.
+    pub(crate) fn has_any(&self, base: u64) -> bool {
+        self.has_leaf(key_above(base, 0, 1))
+    }
+
+    /// Whether there is a node of level 1 of the same object, this one or behind it.
+    fn has_leaf(&self, first: MapKey) -> bool {
+        self.leaves.from(first).is_some_and(|(key, _)| key.base == first.base)
+    }
+
+    /// Promises a page of an object whose map has at most `levels`; tells whether it was not promised before. `grows`: the map
+    /// may have something, and be too low for the page.
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was promised.
-    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) -> Result<bool, NoHeap> {
+    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8, grows: bool) -> Result<bool, NoHeap> {
         let leaf = key_above(base, page, 1);
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
         if let Some(set) = self.leaves.get_mut(leaf) {
@@ -101,19 +126,39 @@ impl Promises {
             set[word] |= bit;
             return Ok(fresh);
         }
-        let above = |level| key_above(base, page, level);
-        let fresh = (2..=levels).take_while(|&level| !self.inner.has(above(level))).count();
-        self.grow(1, fresh)?;
-        self.add_leaf(base, page, levels)?;
+        let most = Room::of_path(levels);
+        self.grow(most.leaves, most.inner)?;
+        self.add_leaf(base, page, levels, grows)?;
         Ok(true)
     }
 
     /// Promises the first page of a node, and the way to it.
-    fn add_leaf(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
-        let mut set = PageSet::default();
+    fn add_leaf(&mut self, base: u64, page: u64, levels: u8, grows: bool) -> Result<(), NoHeap> {
+        self.raise_edge(base, levels)?;
+        if grows && !self.leaves.has(key_above(base, 0, 1)) {
+            self.add_path(base, 0, levels, PageSet::default())?;
+        }
+        let mut set = self.leaves.get(key_above(base, page, 1)).unwrap_or_default();
         set[(page / 64 % 4) as usize] |= 1 << (page % 64);
-        self.leaves.insert(key_above(base, page, 1), set)?;
+        self.add_path(base, page, levels, set)?;
         self.pages += 1;
+        Ok(())
+    }
+
+    /// Promises the nodes above the highest one that is promised on the left edge: the object has grown since then.
+    fn raise_edge(&mut self, base: u64, levels: u8) -> Result<(), NoHeap> {
+        let node = |level| key_above(base, 0, level);
+        let highest = (2..=levels).rev().find(|&level| self.inner.has(node(level)));
+        let highest = highest.or(self.leaves.has(node(1)).then_some(1)).unwrap_or(levels);
+        (highest + 1..=levels).try_for_each(|level| self.inner.insert(node(level), 1).map(drop))?;
+        Ok(())
+    }
+
+    /// Promises a node of level 1, and the way to it.
+    fn add_path(&mut self, base: u64, page: u64, levels: u8, set: PageSet) -> Result<(), NoHeap> {
+        if self.leaves.insert(key_above(base, page, 1), set)?.is_some() {
+            return Ok(());
+        }
         for level in 2..=levels {
             let above = key_above(base, page, level);
             if let Some(children) = self.inner.get_mut(above) {
@@ -129,16 +174,20 @@ impl Promises {
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was promised.
-    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8) -> Result<(), NoHeap> {
+    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8, grows: bool) -> Result<(), NoHeap> {
         if first >= end {
             return Ok(());
         }
         let nodes = |level| (key_above(base, end - 1, level).index - key_above(base, first, level).index + 1) as usize;
-        self.grow(nodes(1), (2..=levels).map(nodes).sum())?;
+        let beside = Room::of_path(levels);
+        self.grow(
+            nodes(1) + 2 * beside.leaves,
+            (2..=levels).map(nodes).sum::<usize>() + 2 * beside.inner,
+        )?;
         let mut page = first;
         while page < end {
             // The first page of a node makes the way to it.
-            self.add(base, page, levels)?;
+            self.add(base, page, levels, grows)?;
             let node_end = end.min((page / NODE_PAGES + 1) * NODE_PAGES);
             if let Some(set) = self.leaves.get_mut(key_above(base, page, 1)) {
                 for (bits, word) in set.iter_mut().zip(0..) {
@@ -163,10 +212,13 @@ impl Promises {
             loan.last
                 .is_some_and(|last| key_above(last.0, last.1, level) == key_above(base, page, level))
         };
-        let room = Room {
+        let mut room = Room {
             leaves: usize::from(!on_path(1)),
             inner: (2..=levels).filter(|&level| !on_path(level)).count(),
         };
+        if loan.last.is_none_or(|last| last.0 != base) {
+            room = Room::of_path(levels);
+        }
         self.grow(room.leaves, room.inner)?;
         self.lent.leaves += room.leaves;
         self.lent.inner += room.inner;
@@ -187,12 +239,12 @@ impl Promises {
 
     /// Promises a page again that was lent to a job which is over, from the room of its loan, which is to be [settled](Promises::settle)
     /// when all have come back. The growth of an object since then is promised as far as there is heap.
-    pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8) {
+    pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8, grows: bool) {
         if self.leaves.has(key_above(base, page, 1)) {
-            let _ = self.add(base, page, levels);
+            let _ = self.add(base, page, levels, grows);
         } else {
             debug_assert!(self.leaves.room() > self.leaves.count(), "what comes back has room");
-            let _ = self.add_leaf(base, page, levels);
+            let _ = self.add_leaf(base, page, levels, grows);
         }
     }
 
@@ -219,7 +271,18 @@ impl Promises {
         }
         set[word] &= !bit;
         self.pages -= 1;
-        let mut empty = *set == PageSet::default();
+        self.drop_node(base, page);
+        self.drop_node(base, 0);
+        true
+    }
+
+    /// Takes the promise of a node of level 1 without pages back, and of the way to it. The first of an object stays as long as others are promised.
+    fn drop_node(&mut self, base: u64, page: u64) {
+        let leaf = key_above(base, page, 1);
+        let mut empty = self.leaves.get(leaf).is_some_and(|set| set == PageSet::default());
+        if leaf.index == 0 && empty {
+            empty = !self.has_leaf(key_above(base, NODE_PAGES, 1));
+        }
         if empty {
             self.leaves.remove(leaf);
         }
@@ -236,7 +299,6 @@ impl Promises {
             }
             level += 1;
         }
-        true
     }
 }
 
@@ -249,17 +311,18 @@ mod tests {
     #[test]
     fn neighbours_share_their_path_and_promises_are_exact() {
         let mut promises = Promises::default();
-        promises.add(0, 0, 2).unwrap();
+        promises.add(0, 0, 2, false).unwrap();
         assert_eq!(promises.total(), 3);
-        promises.add(0, 1, 2).unwrap();
-        promises.add(0, 1, 2).unwrap();
+        promises.add(0, 1, 2, false).unwrap();
+        promises.add(0, 1, 2, false).unwrap();
         assert_eq!(promises.total(), 4);
-        promises.add(0, 256, 2).unwrap();
+        promises.add(0, 256, 2, false).unwrap();
         assert_eq!(promises.total(), 6);
         assert!(promises.remove(0, 0));
         assert!(!promises.remove(0, 0));
         assert!(promises.remove(0, 1));
-        assert_eq!(promises.total(), 3);
+        // The first node stays, for the map may get it before the other pages are written.
+        assert_eq!(promises.total(), 4);
         assert!(promises.remove(0, 256));
         assert_eq!(promises.total(), 0);
     }
@@ -276,11 +339,11 @@ mod tests {
             (7, 70_000),
         ] {
             let (mut run, mut single) = (Promises::default(), Promises::default());
-            run.add(4096, 300, 3).unwrap();
-            single.add(4096, 300, 3).unwrap();
-            run.add_run(4096, first, end, 3).unwrap();
+            run.add(4096, 300, 3, false).unwrap();
+            single.add(4096, 300, 3, false).unwrap();
+            run.add_run(4096, first, end, 3, false).unwrap();
             for page in first..end {
-                single.add(4096, page, 3).unwrap();
+                single.add(4096, page, 3, false).unwrap();
             }
             assert!(run.leaves.iter().eq(single.leaves.iter()));
             assert!(run.inner.iter().eq(single.inner.iter()));
@@ -312,7 +375,7 @@ mod tests {
         /// It has made nothing.
         fn fail(self, promises: &mut Promises) {
             for (base, page) in self.0 {
-                promises.add_again(base, page, LEVELS);
+                promises.add_again(base, page, LEVELS, false);
             }
             promises.settle(self.1);
         }
@@ -322,7 +385,7 @@ mod tests {
     fn heap_of_promises_that_are_gone_is_given_back() {
         let mut promises = Promises::default();
         let pages = || (0..20_000).map(|leaf| leaf * NODE_PAGES);
-        pages().for_each(|page| promises.add_run(0, page, page + 1, LEVELS).unwrap());
+        pages().for_each(|page| promises.add_run(0, page, page + 1, LEVELS, false).unwrap());
         // As a program ends whose pages nobody writes.
         pages().for_each(|page| assert!(promises.remove(0, page)));
         promises.trim();
@@ -335,7 +398,7 @@ mod tests {
     fn a_leaf_has_room_while_any_job_may_give_a_page_of_it_back() {
         let mut promises = Promises::default();
         let leaves = || (0..64).map(|leaf| leaf * NODE_PAGES);
-        leaves().for_each(|page| promises.add_run(0, page, page + 2, LEVELS).unwrap());
+        leaves().for_each(|page| promises.add_run(0, page, page + 2, LEVELS, false).unwrap());
         let (mut first, mut second) = (Job::default(), Job::default());
         leaves().for_each(|page| first.take(&mut promises, (0, page)));
         leaves().for_each(|page| second.take(&mut promises, (0, page + 1)));
@@ -352,6 +415,12 @@ mod tests {
         assert_eq!((promises.leaves.room(), promises.inner.room()), (64, 2));
     }
 
+    /// The pages of the node of level 1 that a page lies in.
+    fn leaf_of(base: u64, page: u64) -> core::ops::Range<(u64, u64)> {
+        let first = page / NODE_PAGES * NODE_PAGES;
+        (base, first)..(base, first + NODE_PAGES)
+    }
+
     proptest! {
         /// Pages are promised, taken back, lent to jobs, and come back in any order: the sums are those of the definition, and there is
         /// always room for what is lent.
@@ -359,17 +428,24 @@ mod tests {
         fn promises_and_loans_are_exact(steps in prop::collection::vec((0..10_u8, 0..3_u64, 0..1_500_u64, 1..400_u64), 1..120)) {
             let mut promises = Promises::default();
             let mut pages = BTreeSet::new();
+            // Objects whose first node of level 1 is promised.
+            let mut edges = BTreeSet::new();
             let mut jobs: Vec<Job> = Vec::new();
             for (kind, object, step, length) in steps {
                 let (base, page) = (object * 4096, step * 97 % 70_000);
                 let job = length as usize % jobs.len().max(1);
                 match kind {
                     0 => {
-                        promises.add(base, page, LEVELS).unwrap();
+                        let fresh = pages.range(leaf_of(base, page)).next().is_none();
+                        let grows = length % 4 == 0;
+                        promises.add(base, page, LEVELS, grows).unwrap();
                         pages.insert((base, page));
+                        if grows && fresh {
+                            edges.insert(base);
+                        }
                     }
                     1 => {
-                        promises.add_run(base, page, page + length, LEVELS).unwrap();
+                        promises.add_run(base, page, page + length, LEVELS, false).unwrap();
                         pages.extend((page..page + length).map(|page| (base, page)));
                     }
                     2 => prop_assert_eq!(promises.remove(base, page), pages.remove(&(base, page))),
@@ -390,7 +466,11 @@ mod tests {
                     8 if !jobs.is_empty() => promises.settle(jobs.swap_remove(job).1),
                     _ => promises.trim(),
                 }
-                prop_assert_eq!(promises.total(), model(&pages, LEVELS));
+                edges.extend(pages.iter().filter(|page| page.1 < NODE_PAGES).map(|page| page.0));
+                edges.retain(|&base| pages.range((base, 0)..(base + 1, 0)).next().is_some());
+                let alone = || edges.iter().filter(|&&base| pages.range(leaf_of(base, 0)).next().is_none());
+                let with_edges: BTreeSet<_> = alone().map(|&base| (base, 0)).chain(pages.iter().copied()).collect();
+                prop_assert_eq!(promises.total(), model(&with_edges, LEVELS) - alone().count() as u64);
                 prop_assert!(promises.is_exact());
                 let mut nodes = [0; 4];
                 for job in &jobs {

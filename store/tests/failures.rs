@@ -326,13 +326,13 @@ fn changes_of_maps_are_paid_for() {
         let now = store.stats().reserved;
         assert_eq!(now - core::mem::replace(&mut reserved, now), wanted);
     };
-    // Three levels: the path to either end of a range, and that to a page.
+    // Three levels: the path to either end of a range, that to a page, and once the left edge, for a limit beyond the reach of the map.
     store.discard_pages(base, 5, 9, &[]).expect("room");
     costs(&mut store, 6);
     store
         .discard_pages(base, 500, 9_000, &[(600, PageFlags::READ)])
         .expect("room");
-    costs(&mut store, 9);
+    costs(&mut store, 9 + 3);
     store.set_page_flags(base, 69_999, PageFlags::READ).expect("room");
     costs(&mut store, 3);
     store
@@ -366,5 +366,60 @@ fn changes_of_maps_use_the_last_block() {
         let (free, path) = (stats.free + 24, 3);
         let left = free.checked_sub(stats.reserved);
         assert!(full > Some(100) && left.is_some_and(|left| left < path), "{stats:?}");
+    }
+}
+
+/// What was promised can be written on a full disk: also where a map is higher than its object, for that was cut, or grows on its left edge.
+#[test]
+fn promises_have_all_the_nodes_that_maps_get() {
+    /// A size of an object in pages, and the pages of it that are written.
+    type Step = (u64, &'static [u64]);
+    let ways: [(&[Step], &[Step]); 3] = [
+        // What has a checkpoint each, and what the last one writes.
+        (&[(1, &[0])], &[(70_000, &[69_999])]),
+        (&[(70_000, &[0, 69_999]), (1, &[])], &[(1, &[0])]),
+        (&[], &[(2, &[0]), (70_000, &[69_999])]),
+    ];
+    for (way, (before, last)) in ways.into_iter().enumerate() {
+        let (mut world, mut store) = start();
+        let take = |world: &mut PlainWorld, store: &mut Store, &(size, written): &Step| {
+            let mut pages = Vec::new();
+            for base in (1..60).map(|number| BASE + (number << 30)) {
+                let record = ObjectRecord {
+                    base,
+                    pages: size,
+                    ..ObjectRecord::default()
+                };
+                store.put_object(record).expect("room");
+                for &page in written {
+                    store.reserve(base, page).expect("room");
+                    pages.push(world.dirty(base, page, 1));
+                }
+            }
+            pages
+        };
+        let write = |world: &mut PlainWorld, store: &mut Store, pages| {
+            store
+                .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+                .expect("idle");
+            drive(world, store)
+        };
+        for step in before {
+            let pages = take(&mut world, &mut store, step);
+            assert_eq!(write(&mut world, &mut store, pages), Some(Ok(())));
+        }
+        let mut pages: Vec<_> = (last.iter())
+            .flat_map(|step| take(&mut world, &mut store, step))
+            .collect();
+        let other = ObjectRecord {
+            base: BASE << 1,
+            pages: 70_000,
+            ..ObjectRecord::default()
+        };
+        store.put_object(other).expect("room");
+        let room = (0..70_000).take_while(|&page| store.reserve(BASE << 1, page).is_ok());
+        let rest: Vec<u64> = room.collect();
+        pages.extend(rest.into_iter().map(|page| world.dirty(BASE << 1, page, 1)));
+        assert_eq!(write(&mut world, &mut store, pages), Some(Ok(())), "way {way}");
     }
 }

@@ -122,11 +122,11 @@ pub struct Object {
     pub blocks: u64,
     /// Lowest nodes of its map in which such pages stand, counted once for each slot. For each of them as many nodes are charged as the map has levels.
     pub(crate) parts: u64,
-    /// The levels of its map that are charged for them: the most that it has had since the first of them was written, for the store keeps all levels
-    /// while any page has a block.
+    /// The levels of its map that are charged for them: the most that it has had since the first block or limit came, for the store keeps all levels
+    /// while there is any.
     levels: u8,
-    /// Blocks that are charged for the part of its map that limits of pages take.
-    pub(crate) map_blocks: u64,
+    /// Such nodes that limits of pages may take beside them, charged alike. They stay until it ends: no limit says whether others stand in the same node.
+    pub(crate) limited: u64,
     /// Bytes of the server that are charged for limits which the store is told before it is kept.
     pub(crate) prepared_bytes: u64,
     /// See `blocks`.
@@ -202,7 +202,7 @@ impl Object {
             blocks: 0,
             parts: 0,
             levels: 0,
-            map_blocks: 0,
+            limited: 0,
             prepared_bytes: 0,
             prepared: Prepared::No,
             home: 0,
@@ -328,21 +328,26 @@ impl Object {
         blocks + parts * u64::from(self.levels)
     }
 
-    /// The levels of the map of an object with so many pages: it has them when its first block comes, and from then on when it is as long.
+    /// The levels of the map of an object with so many pages: it has them when its first block or limit comes, and from then on when it is as long.
     pub(crate) fn levels_at(&self, pages: u64) -> u8 {
         let levels = levels_for(pages);
-        if self.blocks == 0 {
-            levels
-        } else {
+        if self.has_map() {
             levels.max(self.levels)
+        } else {
+            levels
         }
     }
 
     /// A block or a limit comes. If it is the first, the map has the levels of the object's length.
     pub(crate) fn settle_levels(&mut self) {
-        if self.blocks == 0 {
-            self.levels = self.levels_at(self.record.pages);
+        if !self.has_map() {
+            self.levels = levels_for(self.record.pages);
         }
+    }
+
+    /// Whether anything is charged for its map.
+    fn has_map(&self) -> bool {
+        self.blocks > 0 || self.limited > 0
     }
 
     /// The object is longer or shorter now, and what is charged for the nodes of its map is changed.
@@ -352,7 +357,7 @@ impl Object {
 
     /// All blocks of the disk that are charged for it.
     pub(crate) fn all_blocks(&self) -> u64 {
-        self.with_nodes(self.blocks, self.parts) + self.map_blocks
+        self.with_nodes(self.blocks, self.parts + self.limited)
     }
 
     /// How many pages the first part of its map is from the start of a slot.
@@ -623,7 +628,7 @@ impl Objects {
         object.blocks = 0;
         object.parts = 0;
         object.levels = 0;
-        object.map_blocks = 0;
+        object.limited = 0;
         object.prepared_bytes = 0;
         object.prepared = Prepared::No;
         object.home = 0;

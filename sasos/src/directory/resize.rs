@@ -241,12 +241,12 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks. In a longer object more may stand above each;
+    /// Changes the length, and what is charged for the nodes of the map above pages that have blocks or limits. In a longer object more may stand above each;
     /// a shorter one keeps those that it has.
     fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
         let (payer, before, levels) = (object.account, object.all_blocks(), object.levels_at(pages));
-        let more = object.parts * u64::from(levels) + object.blocks + object.map_blocks - before;
+        let more = object.blocks + (object.parts + object.limited) * u64::from(levels) - before;
         if more > 0 {
             self.ledger.take(payer, Resource::Blocks, more)?;
         }

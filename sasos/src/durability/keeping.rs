@@ -204,8 +204,9 @@ impl Server {
             }
             if self.store.forget_prepared(self.objects.get(id).base()) {
                 let object = self.objects.get_mut(id);
-                let blocks = core::mem::take(&mut object.map_blocks);
-                self.ledger.give(object.account, Resource::Blocks, blocks);
+                let nodes = core::mem::take(&mut object.limited);
+                self.ledger
+                    .give(object.account, Resource::Blocks, object.with_nodes(0, nodes));
                 self.prepared_over(id);
             }
         }

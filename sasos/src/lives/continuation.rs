@@ -141,7 +141,7 @@ pub enum Continuation {
     Semaphore(u64, u64),
     /// `AddressWait` waits on the word at an address.
     Address(u64),
-    /// `AddressWake` has woken so many whose right is known, and `SemSignal` none, in so many events.
+    /// `AddressWake` has woken so many whose right is known, and `SemSignal` none, and has looked at so many.
     Wakes(u32, u16),
     /// `ThreadWait` for any child looks for one that was made in the domain it is in.
     ChildLooks {

@@ -274,23 +274,18 @@ impl Server {
         Ok(to)
     }
 
-    /// Charges the part of a map on the disk that limits of so many pages may take. It stays charged until the object ends: no limit says
-    /// whether others stand in the same part.
+    /// Charges the nodes of a map on the disk that limits of so many pages may take.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn pay_map(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
-        let pages = object.record.pages;
         object.settle_levels();
-        let levels = object.levels_at(pages);
-        let all = store::map_blocks(pages, levels, u64::MAX).max(object.map_blocks);
-        let after = (object.map_blocks + store::map_blocks(pages, levels, limits)).min(all);
-        if after > object.map_blocks {
-            self.ledger
-                .take(object.account, Resource::Blocks, after - object.map_blocks)?;
-            object.map_blocks = after;
-        }
+        let all = object.record.pages.div_ceil(store::FANOUT).max(object.limited);
+        let more = limits.min(all - object.limited);
+        self.ledger
+            .take(object.account, Resource::Blocks, object.with_nodes(0, more))?;
+        object.limited += more;
         Ok(())
     }
 

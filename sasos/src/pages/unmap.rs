@@ -169,8 +169,8 @@ impl Server {
         } else {
             Vec::new()
         };
-        let limited = self.limited_pages(world, piece)?;
-        for &address in &limited {
+        let mut stay = self.limited_pages(world, piece)?;
+        for &address in &stay {
             if !self.piece_reaches(COST_ZERO, piece, address) {
                 break;
             }
@@ -180,10 +180,14 @@ impl Server {
             let object = self.objects.get(piece.id);
             let end = object.page_of(piece.from) + piece.count();
             absent.retain(|&(page, _)| page < end);
+            for &(page, _) in &absent {
+                push(&mut stay, self.objects.get(piece.id).address_of(page))?;
+            }
+            stay.sort_unstable();
             // It may have no room for that, and then all pages stay.
             self.discard(*piece, &absent)?;
         }
-        self.drop_between(world, *piece, &limited);
+        self.drop_between(world, *piece, &stay);
         Ok(())
     }
 
@@ -196,7 +200,8 @@ impl Server {
         goes_on
     }
 
-    /// Drops what lies between some pages of a piece that stay. These are zeroed, and will be written: their blocks are paid for as before.
+    /// Drops what lies between some pages of a piece that stay. Their blocks are paid for as before: they will be written, or the nodes
+    /// above them stay for their limits.
     fn drop_between<W: World>(&mut self, world: &mut W, piece: Range, stay: &[u64]) {
         let mut from = piece.from;
         let stay = stay.iter().filter(|&&address| address < piece.to);

@@ -20,7 +20,7 @@ use abi::{
 };
 use kcore::{
     SpaceId, ThreadId,
-    thread::Resumed,
+    thread::{Resumed, THREADS_MAX},
     wait::{AT_ONCE, Key},
 };
 
@@ -47,8 +47,9 @@ const COST_SEMAPHORE: Cost = Cost::own(1_700);
 /// Of so many waiters of a word, those whose right is known are woken one by one. A call that is to wake more wakes all, or that many of them, whoever
 /// they are.
 const WOKEN_AT_ONCE: u32 = 32;
-/// Events of a call that looks for waiters whose right is known. Then it wakes whoever has waited longest.
-const EVENTS_MAX: u16 = 64;
+/// Waiters that a call looks at for one whose right is known: as many as there may be threads, so that it comes to all who waited when it began. Then it
+/// wakes whoever has waited longest.
+const LOOKED_MAX: u16 = THREADS_MAX as u16;
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
@@ -322,26 +323,25 @@ impl Server {
         Ok((woken.into(), 0))
     }
 
-    /// Pays for waking one thread. Tells whether the call has had so many events that it wakes the others whoever they are: waiters that forget their
+    /// Pays for waking one thread. Tells whether the call has looked at so many that it wakes the others whoever they are: waiters that forget their
     /// right again and again would keep it for ever.
     ///
     /// # Errors
     /// [`Stop::Again`]: the budget is used up, and the next event goes on.
     fn wakes_end(&mut self, caller: Caller, woken: u32) -> Step<bool> {
-        self.budget.spend(cost_of_waking(1));
-        if self.budget.is_left() {
-            return Ok(false);
-        }
         let continuation = &mut self.threads.record(caller.thread).continuation;
-        let events = match *continuation {
-            Continuation::Wakes(_, events) => events + 1,
+        let looked = match *continuation {
+            Continuation::Wakes(_, looked) => looked + 1,
             _ => 1,
         };
-        *continuation = Continuation::Wakes(woken, events);
-        if events < EVENTS_MAX {
-            Err(Stop::Again)
+        *continuation = Continuation::Wakes(woken, looked);
+        if looked >= LOOKED_MAX {
+            return Ok(true);
+        }
+        if self.budget.spend(cost_of_waking(1)) {
+            Ok(false)
         } else {
-            Ok(true)
+            Err(Stop::Again)
         }
     }
 

@@ -373,12 +373,17 @@ fn a_word_is_waited_for_while_it_holds() {
 /// though the strangers never run.
 #[test]
 fn waiters_without_a_right_keep_nothing_from_others() {
+    keep_nothing::<140>();
+    keep_nothing::<3_300>();
+}
+
+fn keep_nothing<const STRANGERS: usize>() {
     for is_word in [false, true] {
-        let mut system = System::boot_with(35, 16_384, 16_384);
+        let mut system = System::boot_with(35, 32_768, 16_384);
         let first = system.first;
-        let (semaphore, _, strangers, password) = system.strangers::<140>();
+        let (semaphore, _, strangers, password) = system.strangers::<STRANGERS>();
         let own = [(); 4].map(|()| system.sibling(first));
-        let (before, behind) = strangers.split_at(strangers.len() / 2);
+        let (before, behind) = strangers.split_at(STRANGERS - 70);
         for thread in before.iter().chain(&own[..1]).chain(behind).chain(&own[1..]) {
             system.waits(*thread, semaphore, is_word);
         }
@@ -431,7 +436,7 @@ fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
                 break;
             }
             (events, resumed) = (events + 1, Resumed::Woken);
-            assert!(events < 100, "words: {is_word}");
+            assert!(events < 500, "words: {is_word}");
             for (place, _) in system.finished(&threads) {
                 system.waits(threads[place], semaphore, is_word);
             }
