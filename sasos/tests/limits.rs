@@ -301,6 +301,28 @@ fn levels_of_a_map_are_paid_behind_a_cut() {
     assert_eq!(measure(&mut rig).0, before);
 }
 
+/// A cut that takes all pages leaves the levels to the next checkpoint: a page that is flushed before it stands beneath all of them.
+#[test]
+fn levels_of_a_map_are_paid_by_a_page_that_is_flushed_behind_a_cut() {
+    for pages in [2, 257, 70_000] {
+        let mut rig = Rig::new(85, 8000, 20_000);
+        let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        let (before, free) = measure(&mut rig);
+        for _ in 0..50 {
+            let base = rig.kept(actor, pages, 0);
+            rig.store(actor.space, base + (pages - 1) * PAGE, 1).unwrap();
+            rig.checkpoint().unwrap();
+            rig.call(actor, Call::ObjResize, &[base, PAGE]).unwrap();
+            rig.store(actor.space, base, 1).unwrap();
+            rig.call(actor, Call::PageFlush, &[base, 1]).unwrap();
+        }
+        let (used, left) = measure(&mut rig);
+        let (paid, taken) = (used - before, free - left);
+        assert!(paid + 5 >= taken, "{pages} pages: {paid} paid of {taken}");
+        rig.check();
+    }
+}
+
 /// A page with limits of its own that is to be zero stays, and is written with zeroes: its block is paid for.
 #[test]
 fn zeroed_pages_with_limits_are_paid_as_blocks() {

@@ -35,20 +35,22 @@ impl Store {
         (pages, levels_for(pages).max(row.map_or(0, |row| row.map.levels)))
     }
 
+    /// The levels of the map of an object, which it keeps until it is empty; `None` if it is, and will be when the work under way is done.
+    pub fn map_levels(&self, base: u64) -> Option<u8> {
+        let map = self.table.get(base).map(|row| row.map).unwrap_or_default();
+        let is_used = self.is_frozen()
+            || !self.collected.is_empty()
+            || self.syncs().next().is_some()
+            || self.promises.has_any(base)
+            || self.pending.by_object().has(base)
+            || self.prepared.by_object().has(base)
+            || !self.maps.is_blank(base, &map);
+        is_used.then_some(map.levels)
+    }
+
     /// Whether a page lies beyond the reach of the map, which has something already, or may have it when the page is written.
     pub(crate) fn may_grow(&self, base: u64, page: u64) -> bool {
-        if page < reach(1) {
-            return false;
-        }
-        let map = self.table.get(base).map(|row| row.map).unwrap_or_default();
-        page >= reach(map.levels)
-            && (self.is_frozen()
-                || !self.collected.is_empty()
-                || self.syncs().next().is_some()
-                || self.promises.has_any(base)
-                || self.pending.by_object().has(base)
-                || self.prepared.by_object().has(base)
-                || !self.maps.is_blank(base, &map))
+        page >= reach(1) && self.map_levels(base).is_some_and(|levels| page >= reach(levels))
     }
 
     /// Nodes of the left edge that a limit of this page needs beside its path, and that these changes do not have.

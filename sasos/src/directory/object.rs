@@ -19,7 +19,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::{FANOUT, ObjectRecord, ROW_HEAP_BYTES, levels_for};
+use store::{FANOUT, ObjectRecord, ROW_HEAP_BYTES, Store, levels_for};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
@@ -338,10 +338,14 @@ impl Object {
         }
     }
 
-    /// A block or a limit comes. If it is the first, the map has the levels of the object's length.
-    pub(crate) fn settle_levels(&mut self) {
+    /// A block or a limit comes. If it is the first, the map has the levels of the object's length, or those that it still has in the store.
+    #[inline]
+    pub(crate) fn settle_levels(&mut self, store: &Store) {
         if !self.has_map() {
-            self.levels = levels_for(self.record.pages);
+            let before = store
+                .map_levels(self.base())
+                .map_or(0, |levels| levels.max(self.levels));
+            self.levels = levels_for(self.record.pages).max(before);
         }
     }
 

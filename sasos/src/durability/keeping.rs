@@ -109,7 +109,7 @@ impl Server {
             };
             let object = self.objects.get_mut(id);
             let (base, page, pages) = (object.base(), object.page_of(place.address), object.record.pages);
-            object.settle_levels();
+            object.settle_levels(&self.store);
             let colour = object.part_colour();
             let state = object.slots.touch(place.slot);
             let run = state.resident.without(&state.dirty).next_run(place.index);

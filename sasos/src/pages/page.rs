@@ -280,7 +280,7 @@ impl Server {
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn pay_map(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
-        object.settle_levels();
+        object.settle_levels(&self.store);
         let all = object.record.pages.div_ceil(store::FANOUT).max(object.limited);
         let more = limits.min(all - object.limited);
         self.ledger

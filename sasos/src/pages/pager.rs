@@ -566,7 +566,7 @@ impl Server {
         page: u64,
     ) -> Result<bool, Error> {
         let object = self.objects.get_mut(id);
-        object.settle_levels();
+        object.settle_levels(&self.store);
         let colour = object.part_colour();
         let blocks = &object.slots.touch(slot).blocks;
         let fresh = !blocks.has(index);
