@@ -274,30 +274,43 @@ fn a_service_that_pays_for_a_merged_call_takes_its_own_callees_back() {
     }
     let client = rig.holder(base, 9);
     rig.enters(client, base, PD_EMPTY).unwrap();
-    let account = rig.server.tasks.get(service.task).unwrap().account;
-    rig.server.ledger.empty_all_hands();
-    let mut limits = rig.server.ledger.limits(account);
-    limits[Resource::Spaces as usize] = rig.server.ledger.used(account, Resource::Spaces);
-    rig.server.ledger.set_limits(account, limits);
+    leave(&mut rig, service, Resource::Spaces, 0);
     let before = rig.server.callees.count_open();
-    let call = [called[0], 0, PD_MERGE, 0, 0, 0];
-    let mut resumed = Resumed::First;
-    loop {
-        match rig.event(client, Call::PdxCall, call, resumed) {
-            Outcome::Again => rig.poll(),
-            outcome => break assert_eq!(outcome, Outcome::Resume, "the idle ones make room"),
-        }
-        resumed = Resumed::Woken;
-    }
+    let entered = enter(&mut rig, client, called[0], PD_MERGE);
+    assert_eq!(entered, Outcome::Resume, "the idle ones make room");
     assert!(rig.server.callees.count_open() < before);
     rig.settle();
     rig.check();
 }
 
-/// A service has memory for the domain of a further callee and not for its stack. Its idle callees make room, and no call is made again and again.
+/// Has a client call a procedure, with polls between the events.
+fn enter(rig: &mut Rig, client: Actor, entry: u64, pd: u64) -> Outcome {
+    let mut resumed = Resumed::First;
+    for _ in 0..100 {
+        let outcome = rig.event(client, Call::PdxCall, [entry, 0, pd, 0, 0, 0], resumed);
+        if outcome != Outcome::Again {
+            return outcome;
+        }
+        resumed = Resumed::Woken;
+        rig.poll();
+    }
+    panic!("the call is made again and again");
+}
+
+/// Leaves an account so much of a resource and no more.
+fn leave(rig: &mut Rig, actor: Actor, resource: Resource, more: u64) {
+    let account = rig.server.tasks.get(actor.task).unwrap().account;
+    rig.server.ledger.empty_all_hands();
+    let mut limits = rig.server.ledger.limits(account);
+    limits[resource as usize] = rig.server.ledger.used(account, resource) + more;
+    rig.server.ledger.set_limits(account, limits);
+}
+
+/// A service has enough for the domain of a further callee and not for its stack. Its idle callees make room, and no call is made again and again.
 #[test]
 fn idle_callees_make_room_for_a_first_stack() {
-    for more in (0..3000).step_by(100) {
+    let bytes = (0..3000).step_by(100).map(|more| (Resource::Bytes, more));
+    for (resource, more) in bytes.chain([(Resource::Slots, 0)]) {
         let mut rig = Rig::new(5, 20_000, 9000);
         let service = rig.actor(Apd::EMPTY);
         let called: Vec<u64> = (0..21).map(|_| rig.service(service, 9)).collect();
@@ -307,20 +320,40 @@ fn idle_callees_make_room_for_a_first_stack() {
             rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
         }
         let client = rig.holder(called[0], 9);
-        let account = rig.server.tasks.get(service.task).unwrap().account;
-        rig.server.ledger.empty_all_hands();
-        let mut limits = rig.server.ledger.limits(account);
-        limits[Resource::Bytes as usize] = rig.server.ledger.used(account, Resource::Bytes) + more;
-        rig.server.ledger.set_limits(account, limits);
-        let call = [called[0], 0, PD_EMPTY, 0, 0, 0];
-        let (mut events, mut resumed) = (1, Resumed::First);
-        loop {
-            match rig.event(client, Call::PdxCall, call, resumed) {
-                Outcome::Again => rig.poll(),
-                outcome => break assert_eq!(outcome, Outcome::Resume, "{more} bytes are left"),
-            }
-            (events, resumed) = (events + 1, Resumed::Woken);
-            assert!(events < 100, "{more} bytes are left");
+        leave(&mut rig, service, resource, more);
+        let entered = enter(&mut rig, client, called[0], PD_EMPTY);
+        assert_eq!(entered, Outcome::Resume, "{more} of {resource:?} are left");
+        rig.settle();
+        rig.check();
+    }
+}
+
+/// A call that shows Clists goes in pieces. It has tries of its own, whatever the call before it was helped with.
+#[test]
+fn idle_callees_make_room_for_each_call() {
+    for resource in [Resource::Frames, Resource::Bytes, Resource::Slots] {
+        let mut rig = Rig::new(6, 20_000, 9000);
+        let service = rig.actor(Apd::EMPTY);
+        let entry = rig.service(service, 9);
+        let client = rig.holder(entry, 9);
+        rig.enters(client, entry, PD_EMPTY).unwrap();
+        rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+        let object = |rig: &mut Rig| rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap().0;
+        let shown: Vec<u64> = (0..8)
+            .map(|_| {
+                let (list, apd) = (object(&mut rig), object(&mut rig));
+                rig.write_clist(client.space, list, &[], Order::Any);
+                for (word, value) in (0..).zip([3, 0, list, list, list]) {
+                    rig.store(client.space, apd + 8 * word, value).unwrap();
+                }
+                apd
+            })
+            .collect();
+        leave(&mut rig, service, resource, 0);
+        for pd in shown {
+            let entered = enter(&mut rig, client, entry, pd);
+            assert_eq!(entered, Outcome::Resume, "{resource:?}");
+            rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
         }
         rig.settle();
         rig.check();

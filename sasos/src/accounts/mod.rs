@@ -94,12 +94,13 @@ pub const DEPTH_MAX: u8 = 16;
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
 const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
-/// Amounts of memory, and of spaces, so small that what nobody uses is worth looking for.
-const SHORT: [(Resource, u64); 4] = [
+/// Amounts of memory, spaces and addresses so small that what nobody uses is worth looking for.
+const SHORT: [(Resource, u64); 5] = [
     (Resource::Frames, 64),
     (Resource::Tables, 16),
     (Resource::Bytes, 64 << 10),
     (Resource::Spaces, 1),
+    (Resource::Slots, 1),
 ];
 /// Bits of a number that are the place in the table.
 const PLACE_BITS: u32 = 24;
@@ -524,7 +525,7 @@ impl Ledger {
         true
     }
 
-    /// The highest of an account and those above it that has almost no frames, page tables or bytes left, if there is one: those below it
+    /// The highest of an account and those above it that has almost nothing left of something in [`SHORT`], if there is one: those below it
     /// got little because of it.
     pub fn short_of_memory(&self, account: AccountId) -> Option<AccountId> {
         let (mut at, mut short) = (account, None);

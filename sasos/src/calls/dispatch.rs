@@ -135,7 +135,11 @@ impl Server {
         };
         let caller = self.caller(world, thread, resumed);
         let reply = self.reply(world, caller, call, arguments);
-        self.end_call(world, thread, resumed, reply)
+        let outcome = self.end_call(world, thread, resumed, reply);
+        if resumed != Resumed::First && !matches!(outcome, Outcome::Again | Outcome::Block(..)) {
+            self.tries_end(thread);
+        }
+        outcome
     }
 
     /// Begins [`Server::handle`] for a call that a thread makes for the first time, in this space. If the compiler knows the call's number, the choice of

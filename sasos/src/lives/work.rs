@@ -328,6 +328,13 @@ impl Server {
         again
     }
 
+    /// A call is over. What helped it does not count for the next one of its thread.
+    pub(crate) fn tries_end(&mut self, thread: ThreadId) {
+        if self.threads.find(thread).is_some() {
+            self.threads.record(thread).tries = Tries::default();
+        }
+    }
+
     /// Does something without a bound: where it is little, or nothing else is possible.
     pub(crate) fn unbounded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let left = self.budget.lift();
