@@ -121,7 +121,7 @@ fn end(
     let System {
         platform, supervisor, ..
     } = &mut *system;
-    let outcome = supervisor.server.end_call(platform, thread, Resumed::First, reply);
+    let outcome = supervisor.server.end_call(platform, thread, reply);
     event::end_call(system, thread, outcome, || Operation { number, arguments })
 }
 

@@ -46,8 +46,7 @@ impl Store {
     pub(crate) fn promise_again(&mut self, page: &DirtyPage) {
         let (pages, levels) = self.shape(page.base, 0);
         if page.page < pages {
-            let grows = self.may_grow(page.base, page.page);
-            self.promises.add_again(page.base, page.page, levels, grows);
+            self.promises.add_again(page.base, page.page, levels);
         }
     }
 

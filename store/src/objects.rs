@@ -3,7 +3,7 @@
 use crate::containers::Map;
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
-use crate::map::{levels_for, reach};
+use crate::map::{FANOUT, levels_for};
 use crate::pages::View;
 use crate::pending::{Beneath, Entries, MapChanges, Pending};
 use crate::record::ObjectRecord;
@@ -41,26 +41,19 @@ impl Store {
         let is_used = self.is_frozen()
             || !self.collected.is_empty()
             || self.syncs().next().is_some()
-            || self.promises.has_any(base)
             || self.pending.by_object().has(base)
             || self.prepared.by_object().has(base)
             || !self.maps.is_blank(base, &map);
         is_used.then_some(map.levels)
     }
 
-    /// Whether a page lies beyond the reach of the map, which has something already, or may have it when the page is written.
-    pub(crate) fn may_grow(&self, base: u64, page: u64) -> bool {
-        page >= reach(1) && self.map_levels(base).is_some_and(|levels| page >= reach(levels))
-    }
-
-    /// Nodes of the left edge that a limit of this page needs beside its path, and that these changes do not have.
+    /// Nodes of the left edge that a limit of this page may need beside its path, and that these changes do not have.
     pub(crate) fn edge_of(&self, changes: &Pending, base: u64, page: u64, levels: u8) -> u8 {
-        if self.may_grow(base, page) {
-            let has = changes.by_object().get_ref(base).map_or(0, |changes| changes.edge);
-            levels.saturating_sub(has)
-        } else {
-            0
+        if page < FANOUT {
+            return 0;
         }
+        let has = changes.by_object().get_ref(base).map_or(0, |changes| changes.edge);
+        levels.saturating_sub(has)
     }
 
     /// The object that `address` lies in.
@@ -556,8 +549,7 @@ impl Store {
 
     fn reserve_above(&mut self, pool: u64, base: u64, page: u64) -> Result<(), NoRoom> {
         let (_, levels) = self.shape(base, page.saturating_add(1));
-        let grows = self.may_grow(base, page);
-        let fresh = self.promises.add(base, page, levels, grows);
+        let fresh = self.promises.add(base, page, levels);
         if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.allocation.free_blocks() >= self.needed() + pool {
             return Ok(());
         }
@@ -572,7 +564,7 @@ impl Store {
     pub fn reserve_run(&mut self, base: u64, pages: u64, first: u64, end: u64) -> Result<(), NoRoom> {
         let (_, levels) = self.shape(base, pages.max(end));
         self.promises
-            .add_run(base, first, end, levels, self.may_grow(base, end.saturating_sub(1)))
+            .add_run(base, first, end, levels)
             .map_err(|NoHeap| NoRoom::Memory)?;
         if self.has_room(0) {
             return Ok(());

@@ -32,7 +32,7 @@ pub(crate) struct MapChanges {
     pub(crate) journaled: Journaled,
     /// Nodes that making them may write, at most.
     pub(crate) cost: u64,
-    /// Nodes of the map's left edge among them, for limits of pages beyond its reach.
+    /// Nodes of the map's left edge among them, for limits of pages beyond its first node.
     pub(crate) edge: u8,
     /// Those that jobs have of the object, which may come back beneath these.
     beneath: Beneath,
@@ -304,6 +304,7 @@ impl MapChanges {
                 debug_assert!(put.is_ok(), "what comes back has room");
             } else {
                 self.cost += core::mem::take(&mut older.cost);
+                self.edge = self.edge.max(older.edge);
                 self.beneath = older.beneath;
                 return true;
             }

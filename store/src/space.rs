@@ -4,8 +4,8 @@
 //! so the checkpoint that must write it cannot find the disk full. Promises are kept by
 //! node, since 256 neighbours share one, and exactly, so that asking twice promises once.
 //!
-//! A map that grows gets nodes on its left edge, above what it has. So where a page may lie beyond the reach of what a map has or is
-//! to get, its first node of level 1 is promised, too, as one without pages, for as long as any page of the object is.
+//! A map that grows gets nodes on its left edge, above what it has. So beside a page of another node of level 1 the first one is promised,
+//! too, if need be as one without pages, for as long as any page of the object is.
 
 use crate::containers::Map;
 use crate::heap::NoHeap;
@@ -102,22 +102,16 @@ impl Promises {
         Ok(())
     }
 
-    /// Whether a page of an object is promised.
-    pub(crate) fn has_any(&self, base: u64) -> bool {
-        self.has_leaf(key_above(base, 0, 1))
-    }
-
     /// Whether there is a node of level 1 of the same object, this one or behind it.
     fn has_leaf(&self, first: MapKey) -> bool {
         self.leaves.from(first).is_some_and(|(key, _)| key.base == first.base)
     }
 
-    /// Promises a page of an object whose map has at most `levels`; tells whether it was not promised before. `grows`: the map
-    /// may have something, and be too low for the page.
+    /// Promises a page of an object whose map has at most `levels`; tells whether it was not promised before.
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was promised.
-    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8, grows: bool) -> Result<bool, NoHeap> {
+    pub(crate) fn add(&mut self, base: u64, page: u64, levels: u8) -> Result<bool, NoHeap> {
         let leaf = key_above(base, page, 1);
         let (word, bit) = ((page / 64 % 4) as usize, 1 << (page % 64));
         if let Some(set) = self.leaves.get_mut(leaf) {
@@ -128,20 +122,23 @@ impl Promises {
         }
         let most = Room::of_path(levels);
         self.grow(most.leaves, most.inner)?;
-        self.add_leaf(base, page, levels, grows)?;
+        self.add_leaf(base, page, levels)?;
         Ok(true)
     }
 
     /// Promises the first page of a node, and the way to it.
-    fn add_leaf(&mut self, base: u64, page: u64, levels: u8, grows: bool) -> Result<(), NoHeap> {
-        self.raise_edge(base, levels)?;
-        if grows && !self.leaves.has(key_above(base, 0, 1)) {
-            self.add_path(base, 0, levels, PageSet::default())?;
-        }
-        let mut set = self.leaves.get(key_above(base, page, 1)).unwrap_or_default();
+    fn add_leaf(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
+        let raised = self.raise_edge(base, levels);
+        let mut set = PageSet::default();
         set[(page / 64 % 4) as usize] |= 1 << (page % 64);
-        self.add_path(base, page, levels, set)?;
+        self.leaves.insert(key_above(base, page, 1), set)?;
         self.pages += 1;
+        raised?;
+        self.add_above(base, page, levels)?;
+        if page >= NODE_PAGES && !self.leaves.has(key_above(base, 0, 1)) {
+            self.leaves.insert(key_above(base, 0, 1), PageSet::default())?;
+            self.add_above(base, 0, levels)?;
+        }
         Ok(())
     }
 
@@ -154,11 +151,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Promises a node of level 1, and the way to it.
-    fn add_path(&mut self, base: u64, page: u64, levels: u8, set: PageSet) -> Result<(), NoHeap> {
-        if self.leaves.insert(key_above(base, page, 1), set)?.is_some() {
-            return Ok(());
-        }
+    /// Promises the way to a node of level 1 that is new.
+    fn add_above(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
         for level in 2..=levels {
             let above = key_above(base, page, level);
             if let Some(children) = self.inner.get_mut(above) {
@@ -174,7 +168,7 @@ impl Promises {
     ///
     /// # Errors
     /// [`NoHeap`]: nothing was promised.
-    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8, grows: bool) -> Result<(), NoHeap> {
+    pub(crate) fn add_run(&mut self, base: u64, first: u64, end: u64, levels: u8) -> Result<(), NoHeap> {
         if first >= end {
             return Ok(());
         }
@@ -187,7 +181,7 @@ impl Promises {
         let mut page = first;
         while page < end {
             // The first page of a node makes the way to it.
-            self.add(base, page, levels, grows)?;
+            self.add(base, page, levels)?;
             let node_end = end.min((page / NODE_PAGES + 1) * NODE_PAGES);
             if let Some(set) = self.leaves.get_mut(key_above(base, page, 1)) {
                 for (bits, word) in set.iter_mut().zip(0..) {
@@ -239,12 +233,12 @@ impl Promises {
 
     /// Promises a page again that was lent to a job which is over, from the room of its loan, which is to be [settled](Promises::settle)
     /// when all have come back. The growth of an object since then is promised as far as there is heap.
-    pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8, grows: bool) {
+    pub(crate) fn add_again(&mut self, base: u64, page: u64, levels: u8) {
         if self.leaves.has(key_above(base, page, 1)) {
-            let _ = self.add(base, page, levels, grows);
+            let _ = self.add(base, page, levels);
         } else {
             debug_assert!(self.leaves.room() > self.leaves.count(), "what comes back has room");
-            let _ = self.add_leaf(base, page, levels, grows);
+            let _ = self.add_leaf(base, page, levels);
         }
     }
 
@@ -305,18 +299,19 @@ impl Promises {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::levels_for;
     use alloc::{collections::BTreeSet, vec::Vec};
     use proptest::prelude::*;
 
     #[test]
     fn neighbours_share_their_path_and_promises_are_exact() {
         let mut promises = Promises::default();
-        promises.add(0, 0, 2, false).unwrap();
+        promises.add(0, 0, 2).unwrap();
         assert_eq!(promises.total(), 3);
-        promises.add(0, 1, 2, false).unwrap();
-        promises.add(0, 1, 2, false).unwrap();
+        promises.add(0, 1, 2).unwrap();
+        promises.add(0, 1, 2).unwrap();
         assert_eq!(promises.total(), 4);
-        promises.add(0, 256, 2, false).unwrap();
+        promises.add(0, 256, 2).unwrap();
         assert_eq!(promises.total(), 6);
         assert!(promises.remove(0, 0));
         assert!(!promises.remove(0, 0));
@@ -325,6 +320,20 @@ mod tests {
         assert_eq!(promises.total(), 4);
         assert!(promises.remove(0, 256));
         assert_eq!(promises.total(), 0);
+    }
+
+    #[test]
+    fn nodes_above_the_first_pages_come_with_a_page_far_behind() {
+        for first in [0, 300] {
+            let mut promises = Promises::default();
+            promises.add(0, first, levels_for(first + 1).max(1)).unwrap();
+            let before = promises.total();
+            promises.add(0, 70_000, 3).unwrap();
+            // The page and two nodes, the root, and the second node of the left edge if it was not there.
+            assert_eq!(promises.total(), before + 4 + u64::from(first == 0));
+            assert!(promises.remove(0, 70_000) && promises.remove(0, first));
+            assert_eq!(promises.total(), 0);
+        }
     }
 
     #[test]
@@ -339,11 +348,11 @@ mod tests {
             (7, 70_000),
         ] {
             let (mut run, mut single) = (Promises::default(), Promises::default());
-            run.add(4096, 300, 3, false).unwrap();
-            single.add(4096, 300, 3, false).unwrap();
-            run.add_run(4096, first, end, 3, false).unwrap();
+            run.add(4096, 300, 3).unwrap();
+            single.add(4096, 300, 3).unwrap();
+            run.add_run(4096, first, end, 3).unwrap();
             for page in first..end {
-                single.add(4096, page, 3, false).unwrap();
+                single.add(4096, page, 3).unwrap();
             }
             assert!(run.leaves.iter().eq(single.leaves.iter()));
             assert!(run.inner.iter().eq(single.inner.iter()));
@@ -352,12 +361,14 @@ mod tests {
     }
 
     /// Blocks promised by the definition: the pages, their nodes of level 1, and the nodes above those.
+    /// The pages, and the nodes above them and above the first page of each object.
     fn model(pages: &BTreeSet<(u64, u64)>, levels: u8) -> u64 {
         let nodes = |level: u8| {
-            let above = pages.iter().map(|&(base, page)| (base, page >> (8 * u32::from(level))));
+            let with_first = pages.iter().flat_map(|&(base, page)| [(base, 0), (base, page)]);
+            let above = with_first.map(|(base, page)| (base, page >> (8 * u32::from(level))));
             above.collect::<BTreeSet<_>>().len() as u64
         };
-        (0..=levels).map(nodes).sum()
+        pages.len() as u64 + (1..=levels).map(nodes).sum::<u64>()
     }
 
     const LEVELS: u8 = 3;
@@ -375,7 +386,7 @@ mod tests {
         /// It has made nothing.
         fn fail(self, promises: &mut Promises) {
             for (base, page) in self.0 {
-                promises.add_again(base, page, LEVELS, false);
+                promises.add_again(base, page, LEVELS);
             }
             promises.settle(self.1);
         }
@@ -385,7 +396,7 @@ mod tests {
     fn heap_of_promises_that_are_gone_is_given_back() {
         let mut promises = Promises::default();
         let pages = || (0..20_000).map(|leaf| leaf * NODE_PAGES);
-        pages().for_each(|page| promises.add_run(0, page, page + 1, LEVELS, false).unwrap());
+        pages().for_each(|page| promises.add_run(0, page, page + 1, LEVELS).unwrap());
         // As a program ends whose pages nobody writes.
         pages().for_each(|page| assert!(promises.remove(0, page)));
         promises.trim();
@@ -398,7 +409,7 @@ mod tests {
     fn a_leaf_has_room_while_any_job_may_give_a_page_of_it_back() {
         let mut promises = Promises::default();
         let leaves = || (0..64).map(|leaf| leaf * NODE_PAGES);
-        leaves().for_each(|page| promises.add_run(0, page, page + 2, LEVELS, false).unwrap());
+        leaves().for_each(|page| promises.add_run(0, page, page + 2, LEVELS).unwrap());
         let (mut first, mut second) = (Job::default(), Job::default());
         leaves().for_each(|page| first.take(&mut promises, (0, page)));
         leaves().for_each(|page| second.take(&mut promises, (0, page + 1)));
@@ -415,12 +426,6 @@ mod tests {
         assert_eq!((promises.leaves.room(), promises.inner.room()), (64, 2));
     }
 
-    /// The pages of the node of level 1 that a page lies in.
-    fn leaf_of(base: u64, page: u64) -> core::ops::Range<(u64, u64)> {
-        let first = page / NODE_PAGES * NODE_PAGES;
-        (base, first)..(base, first + NODE_PAGES)
-    }
-
     proptest! {
         /// Pages are promised, taken back, lent to jobs, and come back in any order: the sums are those of the definition, and there is
         /// always room for what is lent.
@@ -428,24 +433,17 @@ mod tests {
         fn promises_and_loans_are_exact(steps in prop::collection::vec((0..10_u8, 0..3_u64, 0..1_500_u64, 1..400_u64), 1..120)) {
             let mut promises = Promises::default();
             let mut pages = BTreeSet::new();
-            // Objects whose first node of level 1 is promised.
-            let mut edges = BTreeSet::new();
             let mut jobs: Vec<Job> = Vec::new();
             for (kind, object, step, length) in steps {
                 let (base, page) = (object * 4096, step * 97 % 70_000);
                 let job = length as usize % jobs.len().max(1);
                 match kind {
                     0 => {
-                        let fresh = pages.range(leaf_of(base, page)).next().is_none();
-                        let grows = length % 4 == 0;
-                        promises.add(base, page, LEVELS, grows).unwrap();
+                        promises.add(base, page, LEVELS).unwrap();
                         pages.insert((base, page));
-                        if grows && fresh {
-                            edges.insert(base);
-                        }
                     }
                     1 => {
-                        promises.add_run(base, page, page + length, LEVELS, false).unwrap();
+                        promises.add_run(base, page, page + length, LEVELS).unwrap();
                         pages.extend((page..page + length).map(|page| (base, page)));
                     }
                     2 => prop_assert_eq!(promises.remove(base, page), pages.remove(&(base, page))),
@@ -466,11 +464,7 @@ mod tests {
                     8 if !jobs.is_empty() => promises.settle(jobs.swap_remove(job).1),
                     _ => promises.trim(),
                 }
-                edges.extend(pages.iter().filter(|page| page.1 < NODE_PAGES).map(|page| page.0));
-                edges.retain(|&base| pages.range((base, 0)..(base + 1, 0)).next().is_some());
-                let alone = || edges.iter().filter(|&&base| pages.range(leaf_of(base, 0)).next().is_none());
-                let with_edges: BTreeSet<_> = alone().map(|&base| (base, 0)).chain(pages.iter().copied()).collect();
-                prop_assert_eq!(promises.total(), model(&with_edges, LEVELS) - alone().count() as u64);
+                prop_assert_eq!(promises.total(), model(&pages, LEVELS));
                 prop_assert!(promises.is_exact());
                 let mut nodes = [0; 4];
                 for job in &jobs {

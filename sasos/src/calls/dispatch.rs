@@ -135,11 +135,7 @@ impl Server {
         };
         let caller = self.caller(world, thread, resumed);
         let reply = self.reply(world, caller, call, arguments);
-        let outcome = self.end_call(world, thread, resumed, reply);
-        if resumed != Resumed::First && !matches!(outcome, Outcome::Again | Outcome::Block(..)) {
-            self.tries_end(thread);
-        }
-        outcome
+        self.end_call(world, thread, reply)
     }
 
     /// Begins [`Server::handle`] for a call that a thread makes for the first time, in this space. If the compiler knows the call's number, the choice of
@@ -177,7 +173,7 @@ impl Server {
 
     /// Does what a call has left to be done behind it, and looks whether what it is about to wait for is still to come.
     #[inline(always)]
-    pub fn end_call<W: World>(&mut self, world: &mut W, thread: ThreadId, resumed: Resumed, reply: Reply) -> Outcome {
+    pub fn end_call<W: World>(&mut self, world: &mut W, thread: ThreadId, reply: Reply) -> Outcome {
         let outcome = match reply {
             Reply::Step(step) => step.into(),
             Reply::Outcome(outcome) => outcome,
@@ -189,19 +185,13 @@ impl Server {
             _ if self.is_call_over() => return outcome,
             _ => {}
         }
-        self.look_behind(world, thread, resumed, outcome)
+        self.look_behind(world, thread, outcome)
     }
 
     #[inline(never)]
-    fn look_behind<W: World>(
-        &mut self,
-        world: &mut W,
-        thread: ThreadId,
-        resumed: Resumed,
-        mut outcome: Outcome,
-    ) -> Outcome {
+    fn look_behind<W: World>(&mut self, world: &mut W, thread: ThreadId, mut outcome: Outcome) -> Outcome {
         if self.has_work_behind(&outcome) {
-            outcome = self.work_behind(world, thread, resumed, outcome);
+            outcome = self.work_behind(world, thread, outcome);
         }
         if let Outcome::Block(key, _) = outcome
             && !self.still_awaited(thread, key)

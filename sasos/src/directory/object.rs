@@ -125,7 +125,8 @@ pub struct Object {
     /// The levels of its map that are charged for them: the most that it has had since the first block or limit came, for the store keeps all levels
     /// while there is any.
     levels: u8,
-    /// Such nodes that limits of pages may take beside them, charged alike. They stay until it ends: no limit says whether others stand in the same node.
+    /// Nodes that limits of pages may take, charged like the parts. The number falls when the object ends, or is not kept after all: no limit says whether
+    /// others stand in the same node.
     pub(crate) limited: u64,
     /// Bytes of the server that are charged for limits which the store is told before it is kept.
     pub(crate) prepared_bytes: u64,
@@ -328,13 +329,12 @@ impl Object {
         blocks + parts * u64::from(self.levels)
     }
 
-    /// The levels of the map of an object with so many pages: it has them when its first block or limit comes, and from then on when it is as long.
+    /// The levels that are charged when the object has so many pages. As long as nothing is, they stay: [`Object::settle_levels`] looks anew.
     pub(crate) fn levels_at(&self, pages: u64) -> u8 {
-        let levels = levels_for(pages);
         if self.has_map() {
-            levels.max(self.levels)
+            levels_for(pages).max(self.levels)
         } else {
-            levels
+            self.levels
         }
     }
 
@@ -354,7 +354,7 @@ impl Object {
         self.blocks > 0 || self.limited > 0
     }
 
-    /// The object is longer or shorter now, and what is charged for the nodes of its map is changed.
+    /// Sets the levels that are charged. The caller has charged the difference.
     pub(crate) const fn set_levels(&mut self, levels: u8) {
         self.levels = levels;
     }

@@ -14,7 +14,7 @@ use abi::{
     call::arguments::TaskCreate,
     layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
 };
-use kcore::{SpaceId, ThreadId, scheduler::List, thread::Resumed};
+use kcore::{SpaceId, ThreadId, scheduler::List};
 
 use crate::{
     Answer, Server, Step, World,
@@ -336,7 +336,7 @@ impl Server {
             // A program gets a part of what is left now, and what nobody uses counts as left.
             if limits::are_tight(&self.ledger, self.programs) {
                 let tries = &mut self.threads.record(caller.thread).tries;
-                let begins = caller.resumed == Resumed::First || !tries.had_idle;
+                let begins = !tries.had_idle;
                 if begins {
                     tries.had_idle = true;
                     self.idle_anew(AccountId::ROOT);

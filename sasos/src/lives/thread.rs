@@ -366,6 +366,7 @@ impl Server {
         if resumed == Resumed::First {
             record.continuation = Continuation::None;
             record.bookmark = None;
+            record.tries = Tries::default();
         }
         let task = record.task;
         self.current = thread;

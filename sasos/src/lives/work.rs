@@ -11,7 +11,7 @@
 //! or the call succeeds ([`crate::Server::work_behind`]).
 
 use abi::Error;
-use kcore::{SpaceId, ThreadId, thread::Resumed};
+use kcore::{SpaceId, ThreadId};
 use store::Budget;
 
 use crate::{
@@ -241,13 +241,7 @@ impl Server {
     /// it. Then the answer is nobody's, and above all nothing is made again where the thread is now: it would be made with its caller's rights.
     #[cold]
     #[inline(never)]
-    pub(crate) fn work_behind(
-        &mut self,
-        world: &mut impl World,
-        thread: ThreadId,
-        resumed: Resumed,
-        outcome: Outcome,
-    ) -> Outcome {
+    pub(crate) fn work_behind(&mut self, world: &mut impl World, thread: ThreadId, outcome: Outcome) -> Outcome {
         let lives = self
             .threads
             .find(thread)
@@ -256,7 +250,7 @@ impl Server {
         self.finish_ends(world);
         let again = match outcome {
             Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
-                self.ends_may_help(world, thread, resumed, 0, error)
+                self.ends_may_help(world, thread, 0, error)
             }
             _ => false,
         };
@@ -272,14 +266,7 @@ impl Server {
     /// Whether there may be enough of what somebody lacks when more of the list is done; a piece of it is done then, and the call goes on
     /// where it stands. `what` is the page of a fault, or zero for a call. When nothing ends, what nobody uses is taken back, once for each call.
     /// Nobody is kept waiting for ever by others who begin and end without rest.
-    pub(crate) fn ends_may_help(
-        &mut self,
-        world: &mut impl World,
-        thread: ThreadId,
-        resumed: Resumed,
-        what: u64,
-        error: Error,
-    ) -> bool {
+    pub(crate) fn ends_may_help(&mut self, world: &mut impl World, thread: ThreadId, what: u64, error: Error) -> bool {
         let refused = self.work.refused.take();
         if self.threads.find(thread).is_none() {
             return false;
@@ -290,15 +277,14 @@ impl Server {
             Error::NoMemory | Error::LimitReached | Error::TableFull | Error::InUse
         );
         let record = self.threads.record(thread);
-        let mut tries = match resumed {
-            Resumed::First => Tries::default(),
-            _ if record.tries.what != what => Tries::default(),
-            _ => Tries {
-                pieces: record.tries.pieces + 1,
-                ..record.tries
-            },
+        let mut tries = Tries {
+            what,
+            ..Tries::default()
         };
-        tries.what = what;
+        if record.tries.what == what {
+            tries = record.tries;
+            tries.pieces += 1;
+        }
         // A fault takes page tables for the object and for the domain, a search takes nodes of the domain, and a protected call takes memory of the service.
         let object = self.objects.find(what).map(|id| self.objects.get(id).account);
         let service = refused.map(|number| self.ledger.find(number));
@@ -326,13 +312,6 @@ impl Server {
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
         self.threads.record(thread).tries = if again { tries } else { Tries::default() };
         again
-    }
-
-    /// A call is over. What helped it does not count for the next one of its thread.
-    pub(crate) fn tries_end(&mut self, thread: ThreadId) {
-        if self.threads.find(thread).is_some() {
-            self.threads.record(thread).tries = Tries::default();
-        }
     }
 
     /// Does something without a bound: where it is little, or nothing else is possible.

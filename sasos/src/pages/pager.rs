@@ -17,7 +17,7 @@ use abi::{
     address::{PAGE, PAGES_PER_SLOT, slot_of},
     layout::{EXCEPTION_DAMAGED, EXCEPTION_PROTECTION, EXCEPTION_RESOURCE},
 };
-use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, thread::Resumed, wait::Key};
+use kcore::{Frame, Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
 use store::PageFlags;
 
 use crate::{
@@ -177,7 +177,7 @@ impl Server {
             self.checkpoint_request(world);
             return self.fault_waits(thread, Key::Checkpoint);
         }
-        if self.ends_may_help(world, thread, Resumed::Woken, address & !(PAGE - 1), error) {
+        if self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);
         }

@@ -153,7 +153,7 @@ impl Rig {
         let reply = self.server.begin_call(&mut self.world, thread, space, call, arguments);
         match reply.values() {
             Some(values) if self.server.is_call_over() => Outcome::Return(Ok(values)),
-            _ => self.server.end_call(&mut self.world, thread, resumed, reply),
+            _ => self.server.end_call(&mut self.world, thread, reply),
         }
     }
 
