@@ -372,7 +372,7 @@ fn limits_are_paid_by_the_levels_of_a_longer_object() {
     assert_eq!(measure(&mut rig).0, before);
 }
 
-/// A clone has the limits of its pages. They are not paid as such while the pages have blocks, so these stay paid when the pages are to be zero.
+/// A clone has the limits of its pages. While a page has a block, the block pays for the nodes above it; a limit that is left behind keeps that charge.
 #[test]
 fn limits_of_a_clone_stay_paid_when_its_pages_go() {
     let mut rig = Rig::new(84, 8000, 20_000);

@@ -3,9 +3,9 @@
 use crate::containers::Map;
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
-use crate::map::{FANOUT, levels_for};
+use crate::map::levels_for;
 use crate::pages::View;
-use crate::pending::{Beneath, Entries, MapChanges, Pending};
+use crate::pending::{Beneath, Entries, MapChanges};
 use crate::record::ObjectRecord;
 use crate::space::{POOL, POOL_OF_DELETES};
 use crate::store::{COST_HEAP, Running, Store, Work};
@@ -45,15 +45,6 @@ impl Store {
             || self.prepared.by_object().has(base)
             || !self.maps.is_blank(base, &map);
         is_used.then_some(map.levels)
-    }
-
-    /// Nodes of the left edge that a limit of this page may need beside its path, and that these changes do not have.
-    pub(crate) fn edge_of(&self, changes: &Pending, base: u64, page: u64, levels: u8) -> u8 {
-        if page < FANOUT {
-            return 0;
-        }
-        let has = changes.by_object().get_ref(base).map_or(0, |changes| changes.edge);
-        levels.saturating_sub(has)
     }
 
     /// The object that `address` lies in.
@@ -312,23 +303,9 @@ impl Store {
         })
     }
 
-    /// Notes the limits of a page of an object with so many. (None: what it costs is not counted, for a mount.)
-    pub(crate) fn note_limit(
-        &mut self,
-        base: u64,
-        page: u64,
-        flags: crate::PageFlags,
-        pages: u64,
-    ) -> Result<(), NoHeap> {
-        let (_, levels) = self.shape(base, pages);
-        let edge = self.edge_of(&self.pending, base, page, levels);
-        self.change(base, Entries { zeroed: 0, flags: 1 }, |changes| {
-            changes.limit(page, flags)?;
-            if pages > 0 {
-                changes.add_cost(1, pages, levels, edge);
-            }
-            Ok(())
-        })
+    /// Notes the limits of a page for a mount, which does not count what they cost.
+    pub(crate) fn note_limit(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), NoHeap> {
+        self.change(base, ONE_LIMIT, |changes| changes.limit(page, flags))
     }
 
     /// Makes some more pending changes of an object, for which there is room then.
@@ -471,7 +448,7 @@ impl Store {
         }
         let paths = 2 + kept.len() as u64;
         let last = kept.iter().map(|&(page, _)| page).max().unwrap_or(0);
-        let edge = self.edge_of(&self.pending, base, last, levels);
+        let edge = self.pending.edge_of(base, last, levels);
         let nodes = paths * u64::from(levels);
         self.room_for_change(nodes.min(all_nodes(pages, levels)) + u64::from(edge))?;
         let entries = Entries {
@@ -509,10 +486,14 @@ impl Store {
             return Ok(());
         };
         let (_, levels) = self.shape(base, pages);
-        let edge = self.edge_of(&self.pending, base, page, levels);
+        let edge = self.pending.edge_of(base, page, levels);
         self.room_for_change(u64::from(levels + edge))?;
-        self.note_limit(base, page, flags, pages)
-            .map_err(|NoHeap| NoRoom::Memory)
+        let noted = self.change(base, ONE_LIMIT, |changes| {
+            changes.limit(page, flags)?;
+            changes.add_cost(1, pages, levels, edge);
+            Ok(())
+        });
+        noted.map_err(|NoHeap| NoRoom::Memory)
     }
 
     pub(crate) fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
@@ -584,6 +565,8 @@ impl Store {
         self.promises.remove(base, page);
     }
 }
+
+const ONE_LIMIT: Entries = Entries { zeroed: 0, flags: 1 };
 
 /// Blocks that a new record may take in the table.
 pub(crate) fn blocks_of(record: &ObjectRecord) -> u64 {

@@ -7,6 +7,7 @@
 use crate::containers::Map;
 use crate::event::PageFlags;
 use crate::heap::NoHeap;
+use crate::map::FANOUT;
 use crate::objects::all_nodes;
 
 /// Changes that are put beneath others in one piece.
@@ -134,6 +135,15 @@ impl Pending {
     /// Their object is gone: they cost nothing, and the next checkpoint drops them, in pieces.
     pub(crate) fn abandon(&mut self, base: u64) {
         self.change(base, |changes| (changes.cost, changes.edge) = (0, 0));
+    }
+
+    /// Nodes of the left edge that a limit of this page may need beside its path, and that the changes of its object do not have.
+    pub(crate) fn edge_of(&self, base: u64, page: u64, levels: u8) -> u8 {
+        if page < FANOUT {
+            return 0;
+        }
+        let has = self.by_object.get_ref(base).map_or(0, |changes| changes.edge);
+        levels.saturating_sub(has)
     }
 
     /// Takes those of an object out.

@@ -17,7 +17,7 @@ impl Store {
     /// [`NoRoom`], as for [`Store::set_page_flags`]: nothing has changed.
     pub fn prepare_limit(&mut self, base: u64, pages: u64, page: u64, flags: PageFlags) -> Result<(), NoRoom> {
         let (_, levels) = self.shape(base, pages);
-        let edge = self.edge_of(&self.prepared, base, page, levels);
+        let edge = self.prepared.edge_of(base, page, levels);
         self.room_for_change(u64::from(levels + edge))?;
         let noted = self.change_prepared(base, |changes| {
             changes.expect(Entries { zeroed: 0, flags: 1 })?;

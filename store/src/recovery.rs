@@ -381,7 +381,7 @@ impl Store {
                 }
                 Item::Zero { base, start, end } => self.note_zeroed(base, start, end)?,
                 Item::Limit { base, page, flags } => {
-                    self.note_limit(base, page, flags, 0)?;
+                    self.note_limit(base, page, flags)?;
                 }
                 Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
             }

@@ -133,8 +133,7 @@ impl Promises {
         set[(page / 64 % 4) as usize] |= 1 << (page % 64);
         self.leaves.insert(key_above(base, page, 1), set)?;
         self.pages += 1;
-        raised?;
-        self.add_above(base, page, levels)?;
+        self.add_above(base, page, levels).and(raised)?;
         if page >= NODE_PAGES && !self.leaves.has(key_above(base, 0, 1)) {
             self.leaves.insert(key_above(base, 0, 1), PageSet::default())?;
             self.add_above(base, 0, levels)?;
@@ -265,22 +264,24 @@ impl Promises {
         }
         set[word] &= !bit;
         self.pages -= 1;
-        self.drop_node(base, page);
-        self.drop_node(base, 0);
+        if self.drop_node(base, page) && page >= NODE_PAGES {
+            self.drop_node(base, 0);
+        }
         true
     }
 
-    /// Takes the promise of a node of level 1 without pages back, and of the way to it. The first of an object stays as long as others are promised.
-    fn drop_node(&mut self, base: u64, page: u64) {
+    /// Takes the promise of a node of level 1 back, and of the way to it, if it has no pages; tells whether it had none. The first of an object stays as long
+    /// as others are promised.
+    fn drop_node(&mut self, base: u64, page: u64) -> bool {
         let leaf = key_above(base, page, 1);
-        let mut empty = self.leaves.get(leaf).is_some_and(|set| set == PageSet::default());
-        if leaf.index == 0 && empty {
-            empty = !self.has_leaf(key_above(base, NODE_PAGES, 1));
+        if self.leaves.get(leaf).is_none_or(|set| set != PageSet::default()) {
+            return false;
         }
-        if empty {
-            self.leaves.remove(leaf);
+        if leaf.index == 0 && self.has_leaf(key_above(base, NODE_PAGES, 1)) {
+            return true;
         }
-        let mut level = 2;
+        self.leaves.remove(leaf);
+        let (mut empty, mut level) = (true, 2);
         while empty {
             let key = key_above(base, page, level);
             let Some(children) = self.inner.get_mut(key) else {
@@ -293,6 +294,7 @@ impl Promises {
             }
             level += 1;
         }
+        true
     }
 }
 

@@ -527,7 +527,7 @@ impl Ledger {
 
     /// The highest of an account and those above it that has almost nothing left of something in [`SHORT`], if there is one: those below it
     /// got little because of it.
-    pub fn short_of_memory(&self, account: AccountId) -> Option<AccountId> {
+    pub fn who_is_short(&self, account: AccountId) -> Option<AccountId> {
         let (mut at, mut short) = (account, None);
         loop {
             let record = self.record(at);

@@ -11,6 +11,8 @@
 //! Invariants: every slot of an active object leads to it, and no other slot does. Only domains that
 //! have a node in its list link its leaves.
 
+mod blocks;
+
 use alloc::vec::Vec;
 
 use abi::{
@@ -19,7 +21,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::{FANOUT, ObjectRecord, ROW_HEAP_BYTES, Store, levels_for};
+use store::{ObjectRecord, ROW_HEAP_BYTES};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
@@ -321,53 +323,6 @@ impl Object {
             *from = to.min(start + SLOT);
         }
         None
-    }
-
-    /// Blocks that are charged for so many of its pages in so many parts of its map.
-    #[inline]
-    pub(crate) fn with_nodes(&self, blocks: u64, parts: u64) -> u64 {
-        blocks + parts * u64::from(self.levels)
-    }
-
-    /// The levels that are charged when the object has so many pages. As long as nothing is, they stay: [`Object::settle_levels`] looks anew.
-    pub(crate) fn levels_at(&self, pages: u64) -> u8 {
-        if self.has_map() {
-            levels_for(pages).max(self.levels)
-        } else {
-            self.levels
-        }
-    }
-
-    /// A block or a limit comes. If it is the first, the map has the levels of the object's length, or those that it still has in the store.
-    #[inline]
-    pub(crate) fn settle_levels(&mut self, store: &Store) {
-        if !self.has_map() {
-            let before = store
-                .map_levels(self.base())
-                .map_or(0, |levels| levels.max(self.levels));
-            self.levels = levels_for(self.record.pages).max(before);
-        }
-    }
-
-    /// Whether anything is charged for its map.
-    fn has_map(&self) -> bool {
-        self.blocks > 0 || self.limited > 0
-    }
-
-    /// Sets the levels that are charged. The caller has charged the difference.
-    pub(crate) const fn set_levels(&mut self, levels: u8) {
-        self.levels = levels;
-    }
-
-    /// All blocks of the disk that are charged for it.
-    pub(crate) fn all_blocks(&self) -> u64 {
-        self.with_nodes(self.blocks, self.parts + self.limited)
-    }
-
-    /// How many pages the first part of its map is from the start of a slot.
-    #[inline]
-    pub(crate) fn part_colour(&self) -> usize {
-        (self.base() % SLOT / PAGE % FANOUT) as usize
     }
 
     /// The amounts that it is charged for.

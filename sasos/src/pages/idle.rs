@@ -69,7 +69,7 @@ impl Server {
         let machine = world.frames_free() < FEW_FRAMES || world.heap().1 < heap_reserve(world) * 2;
         match error {
             Error::NoMemory | Error::LimitReached if machine => Some(AccountId::ROOT),
-            Error::NoMemory | Error::LimitReached => self.ledger.short_of_memory(payer),
+            Error::NoMemory | Error::LimitReached => self.ledger.who_is_short(payer),
             _ => None,
         }
     }

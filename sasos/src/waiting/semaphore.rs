@@ -50,6 +50,7 @@ const WOKEN_AT_ONCE: u32 = 32;
 /// Waiters that a call looks at for one whose right is known: as many as there may be threads, so that it comes to all who waited when it began. Then it
 /// wakes whoever has waited longest.
 const LOOKED_MAX: u16 = THREADS_MAX as u16;
+const _: () = assert!(THREADS_MAX == LOOKED_MAX as usize);
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
 
