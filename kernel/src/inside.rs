@@ -3,10 +3,7 @@
 use alloc::{format, string::String};
 
 use abi::{Call, Error, kernel_page::FEATURE_SERVER};
-use kcore::{
-    SpaceId, ThreadId,
-    thread::{Operation, Resumed},
-};
+use kcore::{SpaceId, ThreadId, thread::Operation};
 use sasos::{Access, Event, Outcome, Reply, Server};
 use store::{MountError, MountMode, Store};
 

@@ -410,10 +410,15 @@ impl Checkpoint {
             let Some(key) = store.maps.next_dirty(self.node) else {
                 return Ok(Step::Complete);
             };
-            self.node = Some(key);
-            let Some(frame) = store.maps.frame(key) else { continue };
+            let Some(frame) = store.maps.frame(key) else {
+                self.node = Some(key);
+                continue;
+            };
             store.spend(COST_BLOCK);
-            let block = store.take_young_block(&mut self.share)?;
+            let Some(block) = self.block(store)? else {
+                return Ok(Step::Waiting);
+            };
+            self.node = Some(key);
             let entry = Entry {
                 block,
                 checksum: store.key.checksum(block, world.bytes(frame)),
@@ -441,7 +446,9 @@ impl Checkpoint {
                 return Ok(Step::Waiting);
             }
             store.spend(COST_SUM);
-            let block = store.take_young_block(&mut self.share)?;
+            let Some(block) = self.block(store)? else {
+                return Ok(Step::Waiting);
+            };
             let Some(frame) = self.encoded.take() else {
                 return Ok(Step::Waiting);
             };
@@ -452,6 +459,14 @@ impl Checkpoint {
             self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
         }
         Ok(Step::Complete)
+    }
+
+    /// A block to write to, or `None` if one may come back soon: pages that the job before has written, which failed, give theirs back when they are written anew.
+    fn block(&mut self, store: &mut Store) -> Result<Option<u64>, Failure> {
+        match store.take_young_block(&mut self.share) {
+            Err(Failure::DiskFull) if self.outstanding > 0 => Ok(None),
+            taken => taken.map(Some),
+        }
     }
 
     /// A frame to write from, at that cost, or `None` if one will come back soon, or no more may be done now.

@@ -696,14 +696,16 @@ impl Store {
 
     /// Takes a block for a page of a sync, out of its share of the promises.
     pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        let block = self.allocation.alloc().ok_or(Failure::DiskFull)?;
         self.draw(share);
-        self.allocation.alloc().ok_or(Failure::DiskFull)
+        Ok(block)
     }
 
     /// Takes a block for the running checkpoint.
     pub(crate) fn take_young_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        let block = self.allocation.alloc_young().ok_or(Failure::DiskFull)?;
         self.draw(share);
-        self.allocation.alloc_young().ok_or(Failure::DiskFull)
+        Ok(block)
     }
 
     fn draw(&mut self, share: &mut u64) {

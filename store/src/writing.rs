@@ -150,8 +150,16 @@ impl<At: Copy> PageWriter<At> {
                 }
             }
             store.spend(COST_BLOCK);
-            let taken = job.take_block(store, at);
-            let block = taken.inspect_err(|_| self.retry.push_front_reserved(at))?;
+            let taken = match job.take_block(store, at) {
+                Err(Failure::DiskFull) if *job.outstanding() > 0 => Ok(None),
+                taken => taken.map(Some),
+            };
+            let taken = taken.inspect_err(|_| self.retry.push_front_reserved(at))?;
+            let Some(block) = taken else {
+                // A page of a job that has failed before has a block from then, which comes back when it is written.
+                self.retry.push_front_reserved(at);
+                return Ok(false);
+            };
             let entry = Entry {
                 block,
                 flags: page.flags,
