@@ -100,6 +100,8 @@ impl<P: Half> Random for Platform<P> {
 
 /// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
 const LONG_NS: u64 = 2_000;
+/// How many shorter ones follow each other at once.
+const AGAIN_AT_ONCE: u32 = 8;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -343,6 +345,7 @@ impl<S: Supervisor> System<S> {
         if cfg!(debug_assertions) {
             self.check_now_and_then();
         }
+        let mut done_again = 0;
         loop {
             if let Some(value) = self.platform.kernel.hardware.stop {
                 log!("stop: {value:#x}");
@@ -364,6 +367,8 @@ impl<S: Supervisor> System<S> {
             if let Some(context) = self.run(index) {
                 return Some(context);
             }
+            done_again += 1;
+            self.unfinished |= done_again >= AGAIN_AT_ONCE;
         }
     }
 
