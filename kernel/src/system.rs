@@ -101,7 +101,7 @@ impl<P: Half> Random for Platform<P> {
 /// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
 const LONG_NS: u64 = 2_000;
 /// How many shorter ones follow each other at once.
-const AGAIN_AT_ONCE: u32 = 8;
+const AGAIN_AT_ONCE: u32 = 2;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;
 
@@ -197,6 +197,8 @@ impl<S: Supervisor> System<S> {
                     let context = self.context();
                     context.reset(context.rip, context.rsp);
                 }
+                // The next thread may have a call to do again.
+                self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
                 self.platform.kernel.park(key, deadline, operation);
                 self.looks.thread_waits();
             }

@@ -53,6 +53,8 @@ const LOOKED_MAX: u16 = THREADS_MAX as u16;
 const _: () = assert!(THREADS_MAX == LOOKED_MAX as usize);
 /// Instructions that waking a thread costs.
 const COST_WAKE: u64 = 250;
+/// Instructions that it costs to look at one waiter and wake it.
+const COST_LOOKED: Cost = Cost::calling(700, 1);
 
 /// A semaphore.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -339,7 +341,7 @@ impl Server {
         if looked >= LOOKED_MAX {
             return Ok(true);
         }
-        if self.budget.spend(cost_of_waking(1)) {
+        if self.budget.spend(COST_LOOKED) {
             Ok(false)
         } else {
             Err(Stop::Again)

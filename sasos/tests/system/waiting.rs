@@ -5,7 +5,10 @@ use abi::{
     address::PAGE,
     layout::{CONTROL_CHECKPOINT, FOREVER},
 };
-use kcore::{Machine, ThreadId, thread::Resumed};
+use kcore::{
+    Machine, ThreadId,
+    thread::{Resumed, THREADS_MAX},
+};
 use sasos::{Event, Outcome, accounts::limits::PROGRAM_SEMAPHORES};
 use sim::machine::Touch;
 
@@ -422,7 +425,7 @@ fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
         for thread in threads {
             system.waits(thread, semaphore, is_word);
         }
-        let (mut events, mut resumed) = (0, Resumed::First);
+        let (mut events, mut resumed) = (0_usize, Resumed::First);
         loop {
             system.call(child, Call::ApdFlush, &[]).unwrap();
             system.run(first);
@@ -436,7 +439,7 @@ fn waiters_that_forget_their_right_keep_no_signal_for_ever() {
                 break;
             }
             (events, resumed) = (events + 1, Resumed::Woken);
-            assert!(events < 500, "words: {is_word}");
+            assert!(events < THREADS_MAX, "words: {is_word}");
             for (place, _) in system.finished(&threads) {
                 system.waits(threads[place], semaphore, is_word);
             }
