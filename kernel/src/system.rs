@@ -197,8 +197,6 @@ impl<S: Supervisor> System<S> {
                     let context = self.context();
                     context.reset(context.rip, context.rsp);
                 }
-                // The next thread may have a call to do again.
-                self.unfinished |= self.platform.kernel.has_run_for(LONG_NS);
                 self.platform.kernel.park(key, deadline, operation);
                 self.looks.thread_waits();
             }
