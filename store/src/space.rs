@@ -128,13 +128,15 @@ impl Promises {
 
     /// Promises the first page of a node, and the way to it.
     fn add_leaf(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
-        let raised = self.raise_edge(base, levels);
+        // Whatever is promised of an object, the first node of level 1 and all above it are.
+        let edge = levels < 2 || self.inner.has(key_above(base, 0, levels));
+        let raised = if edge { Ok(()) } else { self.raise_edge(base, levels) };
         let mut set = PageSet::default();
         set[(page / 64 % 4) as usize] |= 1 << (page % 64);
         self.leaves.insert(key_above(base, page, 1), set)?;
         self.pages += 1;
         self.add_above(base, page, levels).and(raised)?;
-        if page >= NODE_PAGES && !self.leaves.has(key_above(base, 0, 1)) {
+        if !edge && page >= NODE_PAGES && !self.leaves.has(key_above(base, 0, 1)) {
             self.leaves.insert(key_above(base, 0, 1), PageSet::default())?;
             self.add_above(base, 0, levels)?;
         }
@@ -145,7 +147,9 @@ impl Promises {
     fn raise_edge(&mut self, base: u64, levels: u8) -> Result<(), NoHeap> {
         let node = |level| key_above(base, 0, level);
         let highest = (2..=levels).rev().find(|&level| self.inner.has(node(level)));
-        let highest = highest.or(self.leaves.has(node(1)).then_some(1)).unwrap_or(levels);
+        let highest = highest
+            .or_else(|| self.leaves.has(node(1)).then_some(1))
+            .unwrap_or(levels);
         (highest + 1..=levels).try_for_each(|level| self.inner.insert(node(level), 1).map(drop))?;
         Ok(())
     }
@@ -264,21 +268,21 @@ impl Promises {
         }
         set[word] &= !bit;
         self.pages -= 1;
-        if self.drop_node(base, page) && page >= NODE_PAGES {
-            self.drop_node(base, 0);
+        let is_empty = |set: PageSet| set == PageSet::default();
+        if is_empty(*set) {
+            self.drop_node(base, page);
+            if page >= NODE_PAGES && self.leaves.get(key_above(base, 0, 1)).is_some_and(is_empty) {
+                self.drop_node(base, 0);
+            }
         }
         true
     }
 
-    /// Takes the promise of a node of level 1 back, and of the way to it, if it has no pages; tells whether it had none. The first of an object stays as long
-    /// as others are promised.
-    fn drop_node(&mut self, base: u64, page: u64) -> bool {
+    /// Takes the promise of a node of level 1 that has no pages back, and of the way to it. The first of an object stays as long as others are promised.
+    fn drop_node(&mut self, base: u64, page: u64) {
         let leaf = key_above(base, page, 1);
-        if self.leaves.get(leaf).is_none_or(|set| set != PageSet::default()) {
-            return false;
-        }
         if leaf.index == 0 && self.has_leaf(key_above(base, NODE_PAGES, 1)) {
-            return true;
+            return;
         }
         self.leaves.remove(leaf);
         let (mut empty, mut level) = (true, 2);
@@ -294,7 +298,6 @@ impl Promises {
             }
             level += 1;
         }
-        true
     }
 }
 
