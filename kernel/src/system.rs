@@ -100,7 +100,7 @@ impl<P: Half> Random for Platform<P> {
 
 /// How long a call that is done again may take for the next one to follow at once, with interrupts off all the while.
 const LONG_NS: u64 = 2_000;
-/// How many shorter ones follow each other at once.
+/// Shorter calls that are done again, one behind the other, before interrupts are let in.
 const AGAIN_AT_ONCE: u32 = 2;
 /// Zeroed frames to keep ready.
 const ZEROED_GOAL: u32 = 256;

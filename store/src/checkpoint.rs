@@ -461,7 +461,8 @@ impl Checkpoint {
         Ok(Step::Complete)
     }
 
-    /// A block to write to, or `None` if one may come back soon: pages that the job before has written, which failed, give theirs back when they are written anew.
+    /// A block to write to, or `None` if one may come back soon: after a job that failed, each of its pages still has a block, and gives it back when it is
+    /// written anew.
     fn block(&mut self, store: &mut Store) -> Result<Option<u64>, Failure> {
         match store.take_young_block(&mut self.share) {
             Err(Failure::DiskFull) if self.outstanding > 0 => Ok(None),

@@ -35,7 +35,8 @@ impl Store {
         (pages, levels_for(pages).max(row.map_or(0, |row| row.map.levels)))
     }
 
-    /// The levels of the map of an object, which it keeps until it is empty; `None` if it is, and will be when the work under way is done.
+    /// The levels of the map of an object, which it keeps until it is empty; `None` if it has nothing, and no work under way may give it
+    /// anything.
     pub fn map_levels(&self, base: u64) -> Option<u8> {
         let map = self.table.get(base).map(|row| row.map).unwrap_or_default();
         let is_used = self.is_frozen()

@@ -4,8 +4,8 @@
 //! so the checkpoint that must write it cannot find the disk full. Promises are kept by
 //! node, since 256 neighbours share one, and exactly, so that asking twice promises once.
 //!
-//! A map that grows gets nodes on its left edge, above what it has. So beside a page of another node of level 1 the first one is promised,
-//! too, if need be as one without pages, for as long as any page of the object is.
+//! A map that grows gets nodes on its left edge, above what it has. So as long as any page of an object is promised, the first node of
+//! level 1 and the nodes above that are promised, too. This first node may have no promised pages.
 
 use crate::containers::Map;
 use crate::heap::NoHeap;
@@ -128,7 +128,7 @@ impl Promises {
 
     /// Promises the first page of a node, and the way to it.
     fn add_leaf(&mut self, base: u64, page: u64, levels: u8) -> Result<(), NoHeap> {
-        // Whatever is promised of an object, the first node of level 1 and all above it are.
+        // If anything is promised of an object, its first node of level 1 and all nodes above that are.
         let edge = levels < 2 || self.inner.has(key_above(base, 0, levels));
         let raised = if edge { Ok(()) } else { self.raise_edge(base, levels) };
         let mut set = PageSet::default();

@@ -156,7 +156,7 @@ impl<At: Copy> PageWriter<At> {
             };
             let taken = taken.inspect_err(|_| self.retry.push_front_reserved(at))?;
             let Some(block) = taken else {
-                // A page of a job that has failed before has a block from then, which comes back when it is written.
+                // After a job that failed, each of its pages still has a block, which comes back when the page is written anew.
                 self.retry.push_front_reserved(at);
                 return Ok(false);
             };

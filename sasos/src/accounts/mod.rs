@@ -525,7 +525,7 @@ impl Ledger {
         true
     }
 
-    /// The highest of an account and those above it that has almost nothing left of something in [`SHORT`], if there is one: those below it
+    /// The highest account, of this one and those above it, that is short of one of the resources in [`SHORT`], if there is one: those below it
     /// got little because of it.
     pub fn who_is_short(&self, account: AccountId) -> Option<AccountId> {
         let (mut at, mut short) = (account, None);

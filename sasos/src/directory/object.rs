@@ -127,8 +127,8 @@ pub struct Object {
     /// The levels of its map that are charged for them: the most that it has had since the first block or limit came, for the store keeps all levels
     /// while there is any.
     levels: u8,
-    /// Nodes that limits of pages may take, charged like the parts. The number falls when the object ends, or is not kept after all: no limit says whether
-    /// others stand in the same node.
+    /// Nodes of its map that limits of pages may take, charged as `parts` are. The number falls when the object ends, or is not kept after all: no limit
+    /// says whether others stand in the same node.
     pub(crate) limited: u64,
     /// Bytes of the server that are charged for limits which the store is told before it is kept.
     pub(crate) prepared_bytes: u64,

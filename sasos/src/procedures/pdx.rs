@@ -361,7 +361,7 @@ impl Server {
         match self.callee_enter(world, caller, callee, entry, parameters) {
             Ok(None) => {}
             Ok(Some(key)) => return Outcome::Block(key, None),
-            // A new callee without a stack stays. The next try finds it, and if memory is short, it goes as others that nobody is inside of.
+            // A new callee without a stack stays. The next try finds it, and where memory is short it ends like any callee that nobody is inside of.
             Err(error) => return Outcome::Return(Err(error)),
         }
         if pd == PD_EMPTY || pd == PD_MERGE {

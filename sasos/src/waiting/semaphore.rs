@@ -47,8 +47,8 @@ const COST_SEMAPHORE: Cost = Cost::own(1_700);
 /// Of so many waiters of a word, those whose right is known are woken one by one. A call that is to wake more wakes all, or that many of them, whoever
 /// they are.
 const WOKEN_AT_ONCE: u32 = 32;
-/// Waiters that a call looks at for one whose right is known: as many as there may be threads, so that it comes to all who waited when it began. Then it
-/// wakes whoever has waited longest.
+/// A call that looks for waiters whose right is known looks at so many at most: as many as there may be threads, so that it comes to all who waited when
+/// it began. Behind them it wakes whoever has waited longest.
 const LOOKED_MAX: u16 = THREADS_MAX as u16;
 const _: () = assert!(THREADS_MAX == LOOKED_MAX as usize);
 /// Instructions that waking a thread costs.

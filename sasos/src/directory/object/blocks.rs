@@ -15,7 +15,8 @@ impl Object {
         blocks + parts * u64::from(self.levels)
     }
 
-    /// The levels that are charged when the object has so many pages. As long as nothing is, they stay: [`Object::settle_levels`] looks anew.
+    /// The levels that are charged when the object has so many pages. While nothing is charged they stay as they are: [`Object::settle_levels`] sets them
+    /// when the first block or limit comes.
     pub(crate) fn levels_at(&self, pages: u64) -> u8 {
         if self.pays_for_map() {
             levels_for(pages).max(self.levels)
