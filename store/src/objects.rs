@@ -362,7 +362,7 @@ impl Store {
     }
 
     /// The syncs that run and wait.
-    fn syncs(&self) -> impl Iterator<Item = &SyncRequest> {
+    pub(crate) fn syncs(&self) -> impl Iterator<Item = &SyncRequest> {
         let running = match &self.running {
             Running::Sync(group) => &group.requests[..],
             _ => &[],

@@ -133,7 +133,7 @@ impl Store {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::ReadOnly));
         } else if room == Err(Failure::Memory) || self.is_short() {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
-        } else if room.is_err() || !self.fits(&request) {
+        } else if room.is_err() || !self.fits(&request) || !self.may_fail(&request) {
             self.refuse(&request, Event::SyncNeedsCheckpoint);
         } else if self.lend_all(&mut request).is_err() {
             self.refuse(&request, |ticket| Event::SyncFailed(ticket, Failure::Memory));
@@ -144,6 +144,13 @@ impl Store {
             self.queue.push_reserved(Work::Sync(request));
         }
         Ok(ticket)
+    }
+
+    /// Whether there is room for the pages of all syncs once more. Those of a sync that fails keep their blocks until the next checkpoint is over, which
+    /// writes them to others.
+    fn may_fail(&self, request: &SyncRequest) -> bool {
+        let pages = self.syncs().map(|sync| sync.pages.len()).sum::<usize>() + request.pages.len();
+        self.allocation.free_blocks() >= self.needed() + pages as u64
     }
 
     /// Hands the promises of its pages over to a request, or none of them.

@@ -427,46 +427,75 @@ fn promises_have_all_the_nodes_that_maps_get() {
     }
 }
 
+/// A full disk but for so many pages, all of them written, and the pages that have the rest promised.
+fn full(left: u64) -> (PlainWorld, Store, Vec<DirtyPage>) {
+    let (mut world, mut store) = start();
+    let base = BASE << 1;
+    let record = ObjectRecord {
+        base,
+        pages: 70_000,
+        ..ObjectRecord::default()
+    };
+    store.put_object(record).expect("room");
+    let mut page = 0;
+    let mut fill = |world: &mut PlainWorld, store: &mut Store, left: u64| {
+        let mut dirty = Vec::new();
+        while store.stats().free >= store.stats().reserved + left && store.reserve(base, page).is_ok() {
+            dirty.push(world.dirty(base, page, 1));
+            page += 1;
+        }
+        dirty
+    };
+    let most = fill(&mut world, &mut store, left);
+    store
+        .checkpoint_begin(&mut world, most, CheckpointKind::Periodic)
+        .expect("idle");
+    assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
+    let rest = fill(&mut world, &mut store, 0);
+    assert!(rest.len() as u64 > left / 2);
+    (world, store, rest)
+}
+
 /// A checkpoint that failed keeps its blocks until its pages are written anew. On a full disk the next one goes on with those that come back.
 #[test]
 fn a_checkpoint_that_failed_on_a_full_disk_is_made_again() {
-    const PAGES: u64 = 100;
-    for request in (0..PAGES as usize + 10).step_by(9) {
-        let (mut world, mut store) = start();
-        let base = BASE << 1;
-        let record = ObjectRecord {
-            base,
-            pages: 70_000,
-            ..ObjectRecord::default()
-        };
-        store.put_object(record).expect("room");
-        let mut page = 0;
-        let mut fill = |world: &mut PlainWorld, store: &mut Store, left: u64| {
-            let mut dirty = Vec::new();
-            while store.stats().free >= store.stats().reserved + left && store.reserve(base, page).is_ok() {
-                dirty.push(world.dirty(base, page, 1));
-                page += 1;
-            }
-            dirty
-        };
-        let most = fill(&mut world, &mut store, PAGES);
-        store
-            .checkpoint_begin(&mut world, most, CheckpointKind::Periodic)
-            .expect("idle");
-        assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
-        let mut rest = fill(&mut world, &mut store, 0);
-        assert!(rest.len() > PAGES as usize / 2);
+    for request in (0..110).step_by(9) {
+        let (mut world, mut store, mut rest) = full(100);
         let at = world.log.len() + request;
         world.failing_numbers = at..at + 1;
         let mut ends = Vec::new();
         while ends.len() < 3 && !ends.ends_with(&[Ok(())]) {
             store
-                .checkpoint_begin(&mut world, core::mem::take(&mut rest), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, rest, CheckpointKind::Periodic)
                 .expect("idle");
             let (end, back) = drive_back(&mut world, &mut store);
             rest = back;
             ends.push(end.expect("it ends"));
         }
         assert!(ends.ends_with(&[Ok(())]), "request {request}: {ends:?}");
+    }
+}
+
+/// The blocks of a sync that failed are free when the next checkpoint is over. So a sync begins only where that checkpoint finds others.
+#[test]
+fn a_sync_that_failed_on_a_full_disk_leaves_room_for_a_checkpoint() {
+    for (pages, request) in [(8, 0), (8, 5), (8, 9), (30, 0), (30, 15), (30, 31)] {
+        let (mut world, mut store, rest) = full(100);
+        let at = world.log.len() + request;
+        world.failing_numbers = at..at + 1;
+        store
+            .sync_begin(&mut world, rest[..pages].to_vec(), &[BASE << 1])
+            .expect("heap");
+        assert_eq!(drive(&mut world, &mut store), None);
+        world.failing_numbers = 0..0;
+        // A page that the sync has written is written once more.
+        for page in &rest {
+            store.reserve(page.base, page.page).expect("it was promised");
+        }
+        store
+            .checkpoint_begin(&mut world, rest, CheckpointKind::Periodic)
+            .expect("idle");
+        let end = drive(&mut world, &mut store);
+        assert_eq!(end, Some(Ok(())), "{pages} pages, request {request}");
     }
 }
