@@ -253,6 +253,36 @@ fn nodes_of_a_map_are_paid_as_blocks_of_the_disk() {
     }
 }
 
+/// A stored page that is written again takes a second block until a checkpoint, which nobody pays for. One program that writes all its pages again and again
+/// leaves others room for what is new.
+#[test]
+fn pages_that_are_written_again_leave_room_to_others() {
+    let mut rig = Rig::new(82, 12_000, 4000);
+    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let account = rig.server.tasks.get(first.task).unwrap().account;
+    rig.server.open_programs(&mut rig.world, account).unwrap();
+    let programs = rig.server.programs;
+    let [writer, other] = [(); 2].map(|()| rig.actor_in(programs, UNLIMITED));
+    let pages = rig.server.store_report().free / 2;
+    let base = rig.kept(writer, pages, 0);
+    for round in 0..3 {
+        for page in 0..pages {
+            rig.store(writer.space, base + page * PAGE, round).unwrap();
+            let report = rig.server.store_report();
+            let left = report.free.saturating_sub(report.reserved);
+            assert!(left > pages / 4, "round {round}, page {page}: {left} blocks are left");
+        }
+        // Its pages are stored, and the blocks of before are free behind the second one.
+        rig.checkpoint().unwrap();
+        rig.checkpoint().unwrap();
+    }
+    let new = rig.kept(other, pages / 4, 0);
+    for page in 0..pages / 4 {
+        rig.store(other.space, new + page * PAGE, 1).unwrap();
+    }
+    rig.check();
+}
+
 /// Blocks that are charged, and those that are free, when all is written and none is held back.
 fn measure(rig: &mut Rig) -> (u64, u64) {
     // Blocks come back behind the second checkpoint.

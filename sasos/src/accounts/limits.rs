@@ -25,6 +25,9 @@ pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 pub(crate) const ROWS_PART: u64 = 2;
 /// Part of the addresses of all programs that kept objects may hold, those of earlier starts included.
 const KEPT_PART: u64 = 2;
+/// Part of the free blocks of the disk that may be dirty pages of programs, and how many may be dirty however full it is.
+const DIRTY_PART: u64 = 8;
+const DIRTY_LEAST: u64 = 64;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
@@ -72,6 +75,21 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
     ledger.set_limits(programs, amounts);
 }
 
+/// Pages that all programs together may have dirty where nothing but the memory bounds them.
+fn dirty_of_memory(ledger: &Ledger) -> u64 {
+    let machine = ledger.limit(AccountId::ROOT, Resource::Dirty);
+    machine - machine / 8
+}
+
+/// Bounds the dirty pages of all programs by the disk, of which so many blocks are free: until it is written, a page that is stored takes a second block, which nobody
+/// pays for. A checkpoint under way has as many pages as may get dirty meanwhile, and each may take a node of its map along. So a half of what is free stays for
+/// pages that are new.
+pub fn renew_dirty(ledger: &mut Ledger, programs: AccountId, free: u64) {
+    let mut amounts = ledger.limits(programs);
+    amounts[Resource::Dirty as usize] = dirty_of_memory(ledger).min((free / DIRTY_PART).max(DIRTY_LEAST));
+    ledger.set_limits(programs, amounts);
+}
+
 /// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
 pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
     [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces]
@@ -82,9 +100,9 @@ pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
 /// The most that a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
     let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
-    // Dirty pages come back with each checkpoint, so it does not count how many there are just now: a program that may never have one would ask for
-    // checkpoints for ever.
-    amounts[Resource::Dirty as usize] = ledger.limit(programs, Resource::Dirty) / 4 * QUARTERS;
+    // Dirty pages come back with each checkpoint, so it does not count how many there are just now, nor how full the disk is: a program that may never have
+    // one would ask for checkpoints for ever.
+    amounts[Resource::Dirty as usize] = dirty_of_memory(ledger) / 4 * QUARTERS;
     // Those that run share it equally (`kcore::shares`).
     amounts[Resource::Processor as usize] = WHOLE;
     let bounds = [
@@ -133,6 +151,20 @@ mod tests {
             ledger.take(programs, resource, 1).unwrap();
             let counts = [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces].contains(&resource);
             assert_eq!(are_tight(&ledger, programs), counts, "{resource:?}");
+        }
+    }
+
+    #[test]
+    fn dirty_pages_of_programs_are_bounded_by_memory_and_disk() {
+        let mut ledger = Ledger::new(1);
+        let mut machine = UNLIMITED;
+        machine[Resource::Dirty as usize] = 800;
+        ledger.set_limits(AccountId::ROOT, machine);
+        let programs = ledger.open(AccountId::ROOT, UNLIMITED).expect("an account");
+        for (free, bound) in [(0, 64), (511, 64), (800, 100), (5599, 699), (5600, 700), (9000, 700)] {
+            renew_dirty(&mut ledger, programs, free);
+            assert_eq!(ledger.limit(programs, Resource::Dirty), bound, "{free} blocks are free");
+            assert_eq!(of_program(&ledger, programs)[Resource::Dirty as usize], 525);
         }
     }
 

@@ -134,6 +134,7 @@ impl Server {
         machine[Resource::Blocks as usize] = u64::MAX;
         self.ledger.set_limits(AccountId::ROOT, machine);
         self.programs = self.account_open(world, above, programs)?;
+        self.bound_dirty_pages();
         for (resource, amount) in self.store.objects().filter(is_own).flat_map(kept_charges) {
             self.ledger.give(AccountId::ROOT, resource, amount);
             self.ledger.force(self.programs, resource, amount);

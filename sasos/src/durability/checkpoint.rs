@@ -18,6 +18,7 @@ use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
 
 use crate::{
     Server, World,
+    accounts::{AccountId, limits},
     containers::Map,
     directory::object::ObjectId,
     durability::freeze::{COST_LET_GO, Freezing},
@@ -412,7 +413,15 @@ impl Server {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
+        self.bound_dirty_pages();
         world.wake(Key::Checkpoint, u32::MAX);
+    }
+
+    /// Bounds the dirty pages of all programs by what is free on the disk now.
+    pub(crate) fn bound_dirty_pages(&mut self) {
+        if self.programs != AccountId::ROOT {
+            limits::renew_dirty(&mut self.ledger, self.programs, self.store.stats().free);
+        }
     }
 
     /// Tells of one of the syncs whose work the checkpoint was to do that is running, or gives the slots of one object back; tells whether
