@@ -444,6 +444,11 @@ impl Store {
         !self.frozen && !self.is_undoing
     }
 
+    /// Whether the second copies of superblocks are written, too, or given up.
+    pub fn is_copied(&self) -> bool {
+        self.copies.under_way == 0
+    }
+
     /// Whether no job runs or waits, nothing is under way on the disk and no event waits.
     pub fn is_idle(&self) -> bool {
         matches!(self.running, Running::Nothing)

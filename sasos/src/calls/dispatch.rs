@@ -213,7 +213,7 @@ impl Server {
                     goal: Goal::Checkpoint(number),
                     ..
                 } => self.checkpoint_reached(number).is_none(),
-                _ => self.checkpoint.is_running() || self.checkpoint.is_wanted(),
+                _ => self.checkpoint.is_running() || self.checkpoint.is_wanted() || self.checkpoint.is_closing(),
             },
             // The end of a task, which this event may have brought about, ends callees.
             Key::Stack(space) | Key::Turn(space) => {

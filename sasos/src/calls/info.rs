@@ -116,23 +116,18 @@ impl Server {
                 }
                 Err(stop) => return Outcome::from(Err(stop)),
             }
-            let last = exit.is_some();
-            let number = if last {
-                self.checkpoint_request_last(world)
-            } else {
-                self.checkpoint_request(world)
+            let number = match exit {
+                Some(exit) => self.close(world, exit, false),
+                None => self.checkpoint_request(world),
             };
             self.threads.record(caller.thread).continuation = Continuation::Checkpoint(number);
             number
         };
         match self.checkpoint_reached(number) {
-            None => return Outcome::Block(Key::Checkpoint, None),
-            Some(Err(error)) => return Outcome::Return(Err(error)),
-            Some(Ok(())) => {}
+            Some(Err(error)) => Outcome::Return(Err(error)),
+            Some(Ok(())) if exit.is_none() => Outcome::Return(Ok((0, 0))),
+            // Behind the last one the machine stops by itself.
+            _ => Outcome::Block(Key::Checkpoint, None),
         }
-        if let Some(exit) = exit {
-            world.stop(exit);
-        }
-        Outcome::Return(Ok((0, 0)))
     }
 }

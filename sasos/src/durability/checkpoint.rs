@@ -14,7 +14,7 @@ use abi::{
     layout::StoreReport,
 };
 use kcore::wait::Key;
-use store::{CheckpointKind, DirtyPage, Event, Failure, Ticket};
+use store::{DirtyPage, Event, Failure, Ticket};
 
 use crate::{
     Server, World,
@@ -40,6 +40,15 @@ pub(crate) struct Running {
     pub(crate) number: u64,
     /// How it went, once the store has done with it and its pages are being let go.
     pub(crate) result: Option<Result<(), Error>>,
+}
+
+/// The checkpoint before the machine stops. From the moment on that it is asked for no sync begins, and from its own moment on no other checkpoint: what they would
+/// write behind it would make the disk look as if the power had failed.
+struct Closing {
+    number: u64,
+    exit: u8,
+    /// Whether the machine stops even if it fails.
+    anyway: bool,
 }
 
 /// A sync that is not over.
@@ -80,7 +89,8 @@ pub struct Checkpoints {
     good: u64,
     /// Number of the last one that was requested.
     wanted: u64,
-    pub(crate) kind: Option<CheckpointKind>,
+    /// The last one before the machine stops, if it was asked to stop.
+    closing: Option<Closing>,
     /// The one whose pages are being frozen.
     pub(crate) freezing: Option<Freezing>,
     pub(crate) running: Option<Running>,
@@ -143,9 +153,19 @@ impl Checkpoints {
         self.begun + 1
     }
 
-    /// Whether one was asked for and has not begun.
+    /// Whether one was asked for, has not begun, and may begin.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted > self.begun
+        self.wanted > self.begun && self.closing.as_ref().is_none_or(|last| last.number > self.begun)
+    }
+
+    /// Whether the last one before the machine stops is asked for, or over.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Whether syncs are under way that no checkpoint is to do.
+    pub(crate) fn has_syncs(&self) -> bool {
+        self.syncs.count() > self.handed.count()
     }
 
     /// Number of the next one to begin.
@@ -261,10 +281,27 @@ impl Server {
         self.budget.is_left() && !self.store.is_stopped()
     }
 
-    /// The same for the last checkpoint before the power goes.
-    pub fn checkpoint_request_last<W: World>(&mut self, world: &mut W) -> u64 {
-        self.checkpoint.kind = Some(CheckpointKind::Shutdown);
-        self.checkpoint_request(world)
+    /// Asks for the last checkpoint before the machine stops with this value, by itself when all is written; `anyway`: even if the checkpoint fails. Tells its number.
+    pub(crate) fn close<W: World>(&mut self, world: &mut W, exit: u8, anyway: bool) -> u64 {
+        let number = self.checkpoint.request();
+        self.checkpoint.closing.get_or_insert(Closing { number, exit, anyway });
+        self.poll_checkpoint(world);
+        number
+    }
+
+    /// Stops the machine if the last checkpoint is on the disk.
+    fn stop_when_stable(&mut self, world: &mut impl World) {
+        let Some(last) = &self.checkpoint.closing else { return };
+        let running = self.checkpoint.running.as_ref();
+        let result = running
+            .filter(|running| running.number >= last.number)
+            .map_or_else(|| self.checkpoint_reached(last.number), |running| running.result);
+        match result {
+            Some(Ok(())) if self.store.is_copied() => world.stop(last.exit),
+            Some(Err(_)) if last.anyway => world.stop(last.exit),
+            Some(Err(_)) => self.checkpoint.closing = None,
+            _ => {}
+        }
     }
 
     /// How the checkpoint with that number, or a later one in its place, went; `None` while it is not over.

@@ -86,10 +86,9 @@ impl Server {
     /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
     /// pages that lie in a range of addresses, of which there are [`SYNC_PAGES_MAX`] at most.
     pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
-        // Without memory for a sync, a checkpoint does its work.
-        let (Ok(mut pages), Ok(mut written), Ok(())) =
-            (room_for_sync(), room_for_sync(), self.checkpoint.expect_sync())
-        else {
+        // Without memory for a sync, or where the machine is about to stop, a checkpoint does its work.
+        let room = (room_for_sync(), room_for_sync(), self.checkpoint.expect_sync());
+        let (false, (Ok(mut pages), Ok(mut written), Ok(()))) = (self.checkpoint.is_closing(), room) else {
             return Goal::Checkpoint(self.checkpoint_request(world));
         };
         let id = self

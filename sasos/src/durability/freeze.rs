@@ -143,15 +143,20 @@ impl Server {
 
     /// All is frozen: this is the moment that the checkpoint holds.
     fn freeze_done<W: World>(&mut self, world: &mut W, freezing: Freezing) {
-        // A sync that failed may have to be undone first.
-        if !self.store.is_ready() || !self.budget.allows(COST_BEGIN) {
+        // A sync that failed may have to be undone first, and behind the last checkpoint comes no sync.
+        let last = self.checkpoint.is_closing();
+        if !self.store.is_ready() || !self.budget.allows(COST_BEGIN) || (last && self.checkpoint.has_syncs()) {
             self.checkpoint.freezing = Some(freezing);
             return;
         }
         self.budget.spend(COST_BEGIN);
         let number = freezing.number;
         self.store.raise_high_water(self.addresses.mark());
-        let kind = self.checkpoint.kind.unwrap_or(CheckpointKind::Periodic);
+        let kind = if last {
+            CheckpointKind::Shutdown
+        } else {
+            CheckpointKind::Periodic
+        };
         // Only this module begins checkpoints, so the store is free.
         if self
             .store
@@ -161,7 +166,6 @@ impl Server {
             self.freeze_fails(world, number, Failure::Checkpoint);
             return;
         }
-        self.checkpoint.kind = None;
         self.checkpoint.begun = number;
         self.checkpoint.changed = false;
         self.checkpoint.running = Some(Running { number, result: None });

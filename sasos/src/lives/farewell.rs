@@ -52,19 +52,8 @@ impl Server {
         world.log(format_args!("the first program has ended: {report:?}"));
     }
 
-    /// The first task has ended, and all that it did is to be stable before the machine stops.
+    /// The first task has ended, and all that it did is to be stable before the machine stops, if that can be.
     pub(crate) fn first_task_ended(&mut self, world: &mut impl World) {
-        self.tasks.farewell = Some(self.checkpoint_request_last(world));
-    }
-
-    /// Stops the machine when the last checkpoint is over, however it went.
-    pub(crate) fn stop_when_stable(&mut self, world: &mut impl World) {
-        if self
-            .tasks
-            .farewell
-            .is_some_and(|number| self.checkpoint_reached(number).is_some())
-        {
-            world.stop(EXIT_FAILURE);
-        }
+        self.close(world, EXIT_FAILURE, true);
     }
 }

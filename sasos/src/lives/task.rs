@@ -109,8 +109,6 @@ pub struct Tasks {
     version: u64,
     /// The first task of the system, which no one waits for.
     pub initial: Option<TaskId>,
-    /// The checkpoint after which the machine stops, because the first task has ended.
-    pub farewell: Option<u64>,
 }
 
 impl Tasks {

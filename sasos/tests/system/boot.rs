@@ -192,13 +192,7 @@ fn power_goes_off_after_a_checkpoint_and_with_the_right_only() {
     let (kept, _) = system.object(first, 1);
     system.call(first, Call::KeepObject, &[kept]).unwrap();
     system.set_word(first, kept, 42).unwrap();
-    assert_eq!(
-        system.start(child, Call::SystemControl, &[CONTROL_POWER_OFF, 0x11]),
-        Answer::Blocked
-    );
-    assert_eq!(system.platform.kernel.hardware.stop, None);
-    assert_eq!(system.wait_for(child), Answer::Done(Ok((0, 0))));
-    assert_eq!(system.platform.kernel.hardware.stop, Some(0x11));
+    system.power_off(child, 0x11);
     assert_eq!(system.platform.disk.volatile_len(), 0, "all is stable");
 }
 
@@ -281,6 +275,51 @@ fn the_first_task_stops_the_machine() {
             system.step();
         }
         assert_eq!(system.platform.kernel.hardware.stop, exit, "{operation} {argument}");
+    }
+}
+
+/// Others go on while the last checkpoint is written, and behind it until the machine stops. What they would write then makes the disk look as if the power had failed.
+#[test]
+fn a_machine_that_was_told_to_stop_leaves_a_clean_disk_whatever_others_do() {
+    for seed in 30..40 {
+        let mut system = System::boot(seed);
+        let first = system.first;
+        let (large, _) = system.object(first, 600);
+        system.call(first, Call::KeepObject, &[large]).unwrap();
+        let others: Vec<_> = (0..12)
+            .map(|_| {
+                let task = system.task_with(first, 0, 0);
+                let (base, _) = system.object(task, 1);
+                system.call(task, Call::KeepObject, &[base]).unwrap();
+                (task, base)
+            })
+            .collect();
+        for page in 0..600 {
+            system.set_word(first, large + page * PAGE, page).unwrap();
+        }
+        let flush = |system: &mut System, (task, base)| {
+            system.set_word(task, base, 7).unwrap();
+            system.start(task, Call::PageFlush, &[base, 1])
+        };
+        flush(&mut system, others[0]);
+        system.start(
+            first,
+            Call::SystemControl,
+            &[CONTROL_POWER_OFF, u64::from(EXIT_SUCCESS)],
+        );
+        let mut steps = 0;
+        while system.platform.kernel.hardware.stop.is_none() {
+            system.step();
+            steps += 1;
+            assert!(steps < 20_000, "seed {seed}: the machine does not stop");
+            if steps % (seed as usize) == 0 && steps / (seed as usize) < others.len() {
+                flush(&mut system, others[steps / seed as usize]);
+            }
+        }
+        let disk = system.platform.disk.crash(&[], Rng::new(seed));
+        let mut platform = Platform::new(4096, Tags::Absent, disk, Rng::new(seed));
+        let (_, report) = Store::mount(&mut platform, MountMode::ReadOnly).unwrap();
+        assert!(report.clean, "seed {seed}: {report:?}");
     }
 }
 

@@ -226,9 +226,7 @@ fn a_clean_power_off_keeps_every_byte() {
         system.call(first, Call::KeepObject, &[base]).unwrap();
         kept.push((base, password, reader, text));
     }
-    system
-        .call(first, Call::SystemControl, &[abi::layout::CONTROL_POWER_OFF, 0x10])
-        .unwrap();
+    system.power_off(first, 0x10);
     for _ in 0..3 {
         let disk = system.platform.disk.crash(&[], Rng::new(71));
         system = System::mount(disk, 4096, Rng::new(72));
@@ -244,9 +242,7 @@ fn a_clean_power_off_keeps_every_byte() {
             system.call(first, Call::ApdDelete, &[0]).unwrap();
         }
         system.check();
-        system
-            .call(first, Call::SystemControl, &[abi::layout::CONTROL_POWER_OFF, 0x10])
-            .unwrap();
+        system.power_off(first, 0x10);
     }
     system.check_to_the_end();
 }

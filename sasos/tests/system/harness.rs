@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use abi::{
     Call, Error,
     address::{FIRST_PROGRAM, PAGE},
-    layout::{Capability, FOREVER},
+    layout::{CONTROL_POWER_OFF, Capability, FOREVER},
 };
 use kcore::{
     Machine, SpaceId, ThreadId,
@@ -347,6 +347,19 @@ impl System {
             "{thread:?} waits for ever: {:?}",
             self.platform.kernel.threads().table[thread.index()].state
         );
+    }
+
+    /// Has a thread power off. Its call is never over: the machine stops when all is stable.
+    pub fn power_off(&mut self, thread: ThreadId, exit: u8) {
+        let answer = self.start(thread, Call::SystemControl, &[CONTROL_POWER_OFF, exit.into()]);
+        assert_eq!(answer, Answer::Blocked);
+        for _ in 0..RETRIES {
+            if self.platform.kernel.hardware.stop == Some(exit) {
+                return;
+            }
+            self.step();
+        }
+        panic!("the machine does not stop");
     }
 
     /// The answer of a call that was parked, if that is over.
