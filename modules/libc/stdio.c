@@ -1,4 +1,5 @@
 /* Streams over the console, and text from values. There are no files here: opening one fails with ENOENT. */
+#include "decimal.h"
 #include "libc.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -7,7 +8,6 @@
 
 void *malloc(size_t);
 void free(void *);
-double floor(double);
 
 #define EOF (-1)
 typedef struct stream {
@@ -175,20 +175,29 @@ struct form {
 	int left, plus, space, hash, zero, width, precision;
 };
 
-/* Text with a sign or prefix, padded to the width. */
-static void field(struct sink *s, const struct form *form, const char *prefix, const char *text, int length, int zeros)
+/* What stands before a text of so many characters: its sign or prefix, and what pads it to the width. The blanks that are to come behind it. */
+static int begin(struct sink *s, const struct form *form, const char *prefix, long length)
 {
-	int pad = form->width - (int)strlen(prefix) - length - zeros;
+	long more = form->width - (long)strlen(prefix) - length;
+	int pad = more > 0 ? (int)more : 0;
 	if (!form->left && !form->zero)
 		fill(s, ' ', pad);
 	emit(s, prefix, strlen(prefix));
 	if (!form->left && form->zero)
 		fill(s, '0', pad);
+	return form->left ? pad : 0;
+}
+
+/* Text with a sign or prefix and zeros before it, padded to the width. */
+static void field(struct sink *s, const struct form *form, const char *prefix, const char *text, int length, int zeros)
+{
+	int blanks = begin(s, form, prefix, (long)length + zeros);
 	fill(s, '0', zeros);
 	emit(s, text, (size_t)length);
-	if (form->left)
-		fill(s, ' ', pad);
+	fill(s, ' ', blanks);
 }
+
+static const char *digits_of(int upper) { return upper ? "0123456789ABCDEF" : "0123456789abcdef"; }
 
 static void whole(struct sink *s, struct form *form, unsigned long value, const char *sign, int base, int upper)
 {
@@ -199,7 +208,7 @@ static void whole(struct sink *s, struct form *form, unsigned long value, const 
 	if (form->hash && value && base == 16)
 		prefix = upper ? "0X" : "0x";
 	for (; value; value /= (unsigned)base)
-		digits[sizeof digits - 1 - (size_t)n++] = (upper ? "0123456789ABCDEF" : "0123456789abcdef")[value % (unsigned)base];
+		digits[sizeof digits - 1 - (size_t)n++] = digits_of(upper)[value % (unsigned)base];
 	if (form->precision >= 0)
 		form->zero = 0;
 	zeros = (form->precision < 0 ? 1 : form->precision) - n;
@@ -208,156 +217,158 @@ static void whole(struct sink *s, struct form *form, unsigned long value, const 
 	field(s, form, prefix, digits + sizeof digits - n, n, zeros > 0 ? zeros : 0);
 }
 
-/* The decimal digits of a value that is not zero: 18 significant ones as a number, and the power of ten of the first. */
-#define DIGITS 18
-static unsigned long decimal(long double value, int *exponent)
+/* Rounds to the first `keep` digits, halves to the even one; the number of digits that are left. */
+static int rounded(char *digits, int count, long keep, int *exponent)
 {
-	static const unsigned long most = 1000000000000000000UL;
-	long double by = 10, scaled = value;
-	int e = 0, shift;
-
-	/* Near enough by the power of two, then made right. */
-	__asm__("fxtract; fstp %%st(0)" : "=t"(scaled) : "0"(value));
-	e = (int)floor((double)(scaled * 0.30102999566398119521L));
-	shift = DIGITS - 1 - e;
-	scaled = value;
-	for (int n = shift < 0 ? -shift : shift; n > 0; n /= 2, by *= by)
-		if (n & 1)
-			scaled = shift < 0 ? scaled / by : scaled * by;
-	if (scaled >= most) {
-		scaled /= 10;
-		e++;
-	} else if (scaled < most / 10) {
-		scaled *= 10;
-		e--;
+	int at = (int)keep, up;
+	if (keep >= count)
+		return count;
+	if (keep < 0)
+		return 0;
+	up = digits[at] > '5' || (digits[at] == '5' && at > 0 && digits[at - 1] % 2 == 1);
+	for (int i = at + 1; i < count && digits[at] == '5'; i++)
+		up |= digits[i] != '0';
+	if (!up)
+		return at;
+	while (at > 0 && digits[at - 1] == '9')
+		at--;
+	if (at == 0) {
+		digits[0] = '1';
+		++*exponent;
+		return 1;
 	}
-	*exponent = e;
-	return (unsigned long)(scaled + 0.5L);
+	digits[at - 1]++;
+	return at;
 }
 
-/* Rounds 18 digits to the first `keep` of them; the text has 18. */
-static void round_to(unsigned long digits, int keep, char *text, int *exponent)
+/* So many places of a number from the one behind `at` places on; a number has zeros before its first digit and behind its last one. */
+static void places(struct sink *s, const char *digits, int count, long at, long wanted)
 {
-	unsigned long unit = 1;
-	if (keep < DIGITS) {
-		for (int i = keep < 0 ? 0 : keep; i < DIGITS; i++)
-			unit *= 10;
-		unsigned long rest = digits % unit, half = unit / 2;
-		/* Halves go to the even digit. */
-		digits = digits / unit + (rest > half || (rest == half && digits / unit % 2 == 1));
-		if (keep < 0)
-			digits = 0;
-		digits *= unit;
+	for (; at < 0 && wanted > 0; at++, wanted--)
+		emit(s, "0", 1);
+	if (at < count && wanted > 0) {
+		long here = count - at < wanted ? count - at : wanted;
+		emit(s, digits + at, (size_t)here);
+		wanted -= here;
 	}
-	if (digits >= 1000000000000000000UL) {
-		digits /= 10;
-		++*exponent;
-	}
-	for (int i = DIGITS; i-- > 0; digits /= 10)
-		text[i] = (char)('0' + digits % 10);
+	fill(s, '0', (int)wanted);
+}
+
+/* The sign of a value, which is made positive. */
+static const char *sign_of(const struct form *form, double *value)
+{
+	if (!__builtin_signbit(*value))
+		return form->plus ? "+" : form->space ? " " : "";
+	*value = -*value;
+	return "-";
+}
+
+/* An exponent with its letter and at least so many digits, at the end of the text; where it begins. */
+static const char *exponent_text(char *end, char letter, int exponent, int least)
+{
+	int left = exponent < 0 ? -exponent : exponent;
+	for (; left > 0 || least > 0; left /= 10, least--)
+		*--end = (char)('0' + left % 10);
+	*--end = exponent < 0 ? '-' : '+';
+	*--end = letter;
+	return end;
+}
+
+/* An infinite value, or none: told in letters. */
+static void letters(struct sink *s, struct form *form, const char *sign, double value, int upper)
+{
+	form->zero = 0;
+	field(s, form, sign, value != value ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf", 3, 0);
 }
 
 static void fraction(struct sink *s, struct form *form, double value, char kind)
 {
-	char text[DIGITS], out[420], power[8];
-	const char *sign = form->plus ? "+" : form->space ? " " : "";
-	int e = 0, precision = form->precision < 0 ? 6 : form->precision, n = 0, upper = kind < 'a', general;
-	unsigned long digits = 0;
+	char digits[DECIMAL_DIGITS + 9], power[8];
+	const char *sign = sign_of(form, &value), *end = power + sizeof power, *behind = end;
+	int upper = kind < 'a', general, count = 0, e = 0, blanks;
+	long precision = form->precision < 0 ? 6 : form->precision, whole_places;
 
-	kind |= 32;
-	if (__builtin_signbit(value)) {
-		sign = "-";
-		value = -value;
-	}
 	if (value - value != 0) {
-		form->zero = 0;
-		field(s, form, value != value ? (*sign == '-' ? "-" : sign) : sign,
-		      value != value ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf", 3, 0);
+		letters(s, form, sign, value, upper);
 		return;
 	}
-	if (precision > 60)
-		precision = 60;
+	kind |= 32;
 	if (value != 0)
-		digits = decimal(value, &e);
+		count = decimal_digits(value, digits, &e);
 	general = kind == 'g';
 	if (general && precision == 0)
 		precision = 1;
-	round_to(digits, kind == 'f' ? e + 1 + precision : general ? precision : precision + 1, text, &e);
+	count = rounded(digits, count, kind == 'f' ? e + 1 + precision : general ? precision : precision + 1, &e);
 	if (general) {
 		kind = e < -4 || e >= precision ? 'e' : 'f';
 		precision -= kind == 'e' ? 1 : e + 1;
 		/* Without '#', zeros at the end go. */
 		if (!form->hash) {
-			int first = kind == 'e' ? 0 : e;
-			while (precision > 0) {
-				int at = first + precision;
-				if (at >= 0 && at < DIGITS && text[at] != '0')
-					break;
-				precision--;
-			}
+			long last;
+			while (count > 0 && digits[count - 1] == '0')
+				count--;
+			last = count - 1 - (kind == 'e' ? 0 : e);
+			precision = last < 0 ? 0 : last < precision ? last : precision;
 		}
 	}
-#define DIGIT(i) ((i) >= 0 && (i) < DIGITS ? text[i] : '0')
 	if (kind == 'e') {
-		out[n++] = text[0];
-	} else if (e < 0) {
-		out[n++] = '0';
-	} else {
-		for (int i = 0; i <= e; i++)
-			out[n++] = DIGIT(i);
+		behind = exponent_text(power + sizeof power, upper ? 'E' : 'e', e, 2);
+		e = 0;
 	}
+	whole_places = e < 0 ? 1 : e + 1;
+	blanks = begin(s, form, sign, whole_places + (precision > 0 || form->hash) + precision + (end - behind));
+	places(s, digits, count, e < 0 ? e : 0, whole_places);
 	if (precision > 0 || form->hash)
-		out[n++] = '.';
-	for (int i = 0; i < precision; i++)
-		out[n++] = DIGIT((kind == 'e' ? 0 : e) + 1 + i);
-	if (kind == 'e') {
-		int left = e < 0 ? -e : e, m = 0;
-		out[n++] = upper ? 'E' : 'e';
-		out[n++] = e < 0 ? '-' : '+';
-		for (; left > 0 || m < 2; left /= 10)
-			power[m++] = (char)('0' + left % 10);
-		while (m > 0)
-			out[n++] = power[--m];
-	}
-	field(s, form, sign, out, n, 0);
+		emit(s, ".", 1);
+	places(s, digits, count, e + 1, precision);
+	emit(s, behind, (size_t)(end - behind));
+	fill(s, ' ', blanks);
 }
 
+/* A number of base 16. It has 13 digits behind the point, and all bits of the mantissa are in one word. */
+#define HEX_DIGITS 13
 static void hexadecimal(struct sink *s, struct form *form, double value, int upper)
 {
-	char out[32], *to = out;
-	const char *sign = __builtin_signbit(value) ? "-0x" : "0x";
+	char digits[HEX_DIGITS], power[8], prefix[4];
+	const char *sign = sign_of(form, &value), *end = power + sizeof power, *behind;
 	union { double d; unsigned long bits; } u = { value };
-	unsigned long mantissa = u.bits & 0xfffffffffffffUL;
-	long exponent = (long)(u.bits >> 52 & 2047) - 1023;
-	char power[8];
-	int m = 0;
+	int exponent = (int)(u.bits >> 52), count = 0, blanks;
+	unsigned long mantissa = (u.bits & 0xfffffffffffffUL) | (exponent ? 1UL << 52 : 0);
+	long precision = form->precision;
 
-	if (exponent == 1024) {
-		fraction(s, form, value, upper ? 'G' : 'g');
+	if (value - value != 0) {
+		letters(s, form, sign, value, upper);
 		return;
 	}
-	*to++ = exponent == -1023 ? '0' : '1';
-	exponent = exponent == -1023 ? (mantissa ? -1022 : 0) : exponent;
-	if (mantissa)
-		*to++ = '.';
-	for (; mantissa; mantissa = mantissa << 4 & 0xfffffffffffffUL)
-		*to++ = (upper ? "0123456789ABCDEF" : "0123456789abcdef")[mantissa >> 48];
-	*to++ = upper ? 'P' : 'p';
-	*to++ = exponent < 0 ? '-' : '+';
-	exponent = exponent < 0 ? -exponent : exponent;
-	do
-		power[m++] = (char)('0' + exponent % 10);
-	while (exponent /= 10);
-	while (m > 0)
-		*to++ = power[--m];
-	field(s, form, sign, out, (int)(to - out), 0);
+	exponent = exponent ? exponent - 1023 : mantissa ? -1022 : 0;
+	if (precision >= 0 && precision < HEX_DIGITS) {
+		unsigned long unit = 1UL << 4 * (HEX_DIGITS - precision), rest = mantissa % unit;
+		mantissa -= rest;
+		/* Halves go to the even digit. */
+		if (rest > unit / 2 || (rest == unit / 2 && mantissa & unit))
+			mantissa += unit;
+	}
+	for (unsigned long left = mantissa & 0xfffffffffffffUL; left; left = left << 4 & 0xfffffffffffffUL)
+		digits[count++] = digits_of(upper)[left >> 48];
+	if (precision < 0)
+		precision = count;
+	behind = exponent_text(power + sizeof power, upper ? 'P' : 'p', exponent, 1);
+	strcpy(prefix, sign);
+	strcat(prefix, upper ? "0X" : "0x");
+	blanks = begin(s, form, prefix, 1 + (precision > 0 || form->hash) + precision + (end - behind));
+	emit(s, digits_of(upper) + (mantissa >> 52), 1);
+	if (precision > 0 || form->hash)
+		emit(s, ".", 1);
+	places(s, digits, count, 0, precision);
+	emit(s, behind, (size_t)(end - behind));
+	fill(s, ' ', blanks);
 }
 
 static void format(struct sink *s, const char *f, va_list list)
 {
 	for (; *f; f++) {
 		struct form form = { .precision = -1 };
-		int longs = 0;
+		int longs = 0, shorts = 0, wide = 0;
 		const char *start = f;
 
 		if (*f != '%') {
@@ -399,12 +410,16 @@ static void format(struct sink *s, const char *f, va_list list)
 			for (; *f >= '0' && *f <= '9'; f++)
 				form.precision = form.precision * 10 + *f - '0';
 		}
-		for (; *f == 'l' || *f == 'h' || *f == 'z' || *f == 'j' || *f == 't' || *f == 'L'; f++)
+		for (; *f == 'l' || *f == 'h' || *f == 'z' || *f == 'j' || *f == 't' || *f == 'L'; f++) {
 			longs |= *f != 'h';
+			shorts += *f == 'h';
+			wide |= *f == 'L';
+		}
 		switch (*f) {
 		case 'd':
 		case 'i': {
 			long value = longs ? va_arg(list, long) : va_arg(list, int);
+			value = shorts > 1 ? (signed char)value : shorts ? (short)value : value;
 			const char *sign = value < 0 ? "-" : form.plus ? "+" : form.space ? " " : "";
 			whole(s, &form, value < 0 ? -(unsigned long)value : (unsigned long)value, sign, 10, 0);
 			break;
@@ -414,6 +429,7 @@ static void format(struct sink *s, const char *f, va_list list)
 		case 'X':
 		case 'o': {
 			unsigned long value = longs ? va_arg(list, unsigned long) : va_arg(list, unsigned);
+			value = shorts > 1 ? (unsigned char)value : shorts ? (unsigned short)value : value;
 			whole(s, &form, value, "", *f == 'u' ? 10 : *f == 'o' ? 8 : 16, *f == 'X');
 			break;
 		}
@@ -437,11 +453,12 @@ static void format(struct sink *s, const char *f, va_list list)
 			break;
 		}
 		case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
-			fraction(s, &form, va_arg(list, double), *f);
+			/* A long double is told as precisely as a double. */
+			fraction(s, &form, wide ? (double)va_arg(list, long double) : va_arg(list, double), *f);
 			break;
 		case 'a':
 		case 'A':
-			hexadecimal(s, &form, va_arg(list, double), *f == 'A');
+			hexadecimal(s, &form, wide ? (double)va_arg(list, long double) : va_arg(list, double), *f == 'A');
 			break;
 		case '%':
 			emit(s, "%", 1);

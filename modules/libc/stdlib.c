@@ -1,4 +1,5 @@
 /* Memory by powers of two from objects of the system, numbers from text, sorting, the end. */
+#include "decimal.h"
 #include "libc.h"
 #include <errno.h>
 #include <limits.h>
@@ -225,78 +226,117 @@ unsigned long long strtoull(const char *s, char **end, int base) { return strtou
 int atoi(const char *s) { return (int)strtol(s, NULL, 10); }
 long atol(const char *s) { return strtol(s, NULL, 10); }
 
-static long double raised(long double value, long double by, int times)
+static long double power_of_two(long times)
 {
-	for (; times > 0; times /= 2, by *= by)
-		if (times & 1)
-			value *= by;
+	long double value = 1;
+	for (; times > 0; times--)
+		value *= 2;
 	return value;
+}
+
+/* A word, whatever the case of its letters. */
+static int starts_with(const char *s, const char *word)
+{
+	for (; *word; s++, word++)
+		if ((*s | 32) != *word)
+			return 0;
+	return 1;
+}
+
+/* The exponent behind a number, if there is one; what is far beyond any double is cut off. */
+static long exponent_of(const char **s, char letter)
+{
+	const char *at = *s + 1;
+	int negative;
+	long value = 0;
+
+	if ((**s | 32) != letter)
+		return 0;
+	negative = *at == '-';
+	if (*at == '-' || *at == '+')
+		at++;
+	if (digit(*at) >= 10)
+		return 0;
+	for (; digit(*at) < 10; at++)
+		value = value < 1000000000L ? value * 10 + digit(*at) : value;
+	*s = at;
+	return negative ? -value : value;
+}
+
+/* The digits of a number, of base 10 or 16, without zeros before the first; a last one that is not zero stands for all that have no room. */
+struct number {
+	int count, any;
+	/* How far the first digit stands before the point. */
+	long before;
+	char digits[DECIMAL_DIGITS_READ];
+};
+
+static struct number number_of(const char **s, int base)
+{
+	struct number n = { 0 };
+	int point = 0;
+	for (;; ++*s) {
+		int value = digit(**s);
+		if (**s == '.' && !point) {
+			point = 1;
+			continue;
+		}
+		if (value >= base)
+			return n;
+		n.any = 1;
+		n.before += !point && (n.count > 0 || value > 0);
+		n.before -= point && n.count == 0 && value == 0;
+		if (n.count == (int)sizeof n.digits)
+			n.digits[n.count - 1] |= value > 0;
+		else if (n.count > 0 || value > 0)
+			n.digits[n.count++] = (char)('0' + value);
+	}
 }
 
 double strtod(const char *s, char **end)
 {
 	const char *start = s;
-	unsigned long mantissa = 0;
-	int exponent = 0, any = 0, point = 0, base = 10, negative, more = 0, more_negative;
-	long double value;
+	struct number n;
+	double value;
+	int negative, hexadecimal;
 
 	s = spaces(s);
 	negative = *s == '-';
 	if (*s == '-' || *s == '+')
 		s++;
-	if ((strncmp(s, "inf", 3) == 0) || (strncmp(s, "nan", 3) == 0)) {
-		value = *s == 'i' ? __builtin_infl() : __builtin_nanl("");
-		s += 3;
+	if (starts_with(s, "inf") || starts_with(s, "nan")) {
+		value = (*s | 32) == 'i' ? __builtin_inf() : __builtin_nan("");
+		s += starts_with(s, "infinity") ? 8 : 3;
 		goto done;
 	}
-	if (s[0] == '0' && (s[1] | 32) == 'x') {
+	hexadecimal = s[0] == '0' && (s[1] | 32) == 'x' && digit(s[2 + (s[2] == '.')]) < 16;
+	if (hexadecimal)
 		s += 2;
-		base = 16;
-	}
-	for (;; s++) {
-		if (*s == '.' && !point) {
-			point = 1;
-		} else if (digit(*s) < base) {
-			any = 1;
-			if (mantissa < ULONG_MAX / 16 - 16) {
-				mantissa = mantissa * (unsigned)base + (unsigned)digit(*s);
-				exponent -= point;
-			} else {
-				exponent += !point;
-			}
-		} else {
-			break;
-		}
-	}
-	if (!any) {
-		if (end)
-			*end = (char *)start;
-		return 0;
-	}
-	if ((*s | 32) == (base == 16 ? 'p' : 'e')) {
-		const char *at = s + 1;
-		more_negative = *at == '-';
-		if (*at == '-' || *at == '+')
-			at++;
-		if (digit(*at) < 10) {
-			for (; digit(*at) < 10; at++)
-				more = more < 100000 ? more * 10 + digit(*at) : more;
-			more = more_negative ? -more : more;
-			s = at;
-		}
-	}
-	if (base == 16)
-		value = raised(mantissa, exponent * 4 + more < 0 ? 0.5L : 2, abs(exponent * 4 + more));
-	else if (exponent + more < 0)
-		value = mantissa / raised(1, 10, -(exponent + more));
-	else
-		value = raised(mantissa, 10, exponent + more);
-	if (mantissa == 0)
+	n = number_of(&s, hexadecimal ? 16 : 10);
+	if (!n.any) {
+		s = start;
+		negative = 0;
 		value = 0;
+	} else if (hexadecimal) {
+		unsigned long head = 0;
+		long power = exponent_of(&s, 'p') + 4 * n.before;
+		/* All that matters of 60 bits and more is whether they are zero. One operation rounds. */
+		for (int i = 0; i < 15; i++)
+			head = head * 16 + (unsigned)(i < n.count ? n.digits[i] - '0' : 0);
+		for (int i = 15; i < n.count; i++)
+			head |= n.digits[i] != '0';
+		power = (power > 2000 ? 2000 : power < -2000 ? -2000 : power) - 60;
+		value = (double)((long double)head * (power < 0 ? 1 / power_of_two(-power) : power_of_two(power)));
+	} else {
+		long power = exponent_of(&s, 'e') + n.before - 1;
+		value = n.count ? decimal_nearest(n.digits, n.count, power > 1000 ? 1000 : power < -1000 ? -1000 : (int)power) : 0;
+	}
+	if (n.count && (value > __DBL_MAX__ || value < __DBL_MIN__))
+		error_number = ERANGE;
 done:
 	if (end)
 		*end = (char *)s;
-	return (double)(negative ? -value : value);
+	return negative ? -value : value;
 }
 
 double atof(const char *s) { return strtod(s, NULL); }
