@@ -105,6 +105,8 @@ pub const fn is_large(bits: u64) -> bool {
 
 /// The right to write is the bit that entries have for it, and that to execute the lowest.
 const _: () = assert!(Rights::W.bits() as u64 == WRITE && Rights::X.bits() == 1);
+/// Those of an entry that is there are the rights, but for the one to execute ([`present_rights`]).
+const _: () = assert!(Rights::R.bits() as u64 == USER && Rights::X.bits() as u64 == PRESENT);
 
 /// An upper entry that links a leaf with a domain's rights.
 #[inline(always)]
@@ -179,6 +181,28 @@ pub const fn mapping_rights(bits: u64) -> Rights {
     }
 }
 
+/// The entry of the same page in another space, which nobody has used yet, with those of these rights that it allows.
+#[inline(always)]
+pub const fn restricted(bits: u64, rights: Rights) -> u64 {
+    let rights = rights.bits() as u64;
+    bits & !(ACCESSED | DIRTY | WRITE & !rights) | !rights << 63
+}
+
+/// The rights that an entry allows that is there: their bits are its lowest ones, but for executing, which another one forbids.
+#[inline(always)]
+pub const fn present_rights(bits: u64) -> Rights {
+    match Rights::from_bits(bits & (PRESENT | WRITE | USER) ^ bits >> 63) {
+        Some(rights) => rights,
+        None => Rights::R,
+    }
+}
+
+/// Whether an entry of the lowest level is there, and a mapping by itself.
+#[inline(always)]
+pub const fn is_exact_page(bits: u64) -> bool {
+    bits & (PRESENT | EXACT) == PRESENT | EXACT
+}
+
 /// The same entry with these rights.
 pub const fn with_mapping_rights(bits: u64, rights: Rights) -> u64 {
     let mut bits = bits & !(WRITE | NO_EXECUTE);
@@ -249,6 +273,18 @@ pub const fn number_of(bits: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapping_given_on_allows_what_both_allow() {
+        let all = [Rights::R, Rights::RW, Rights::RX, Rights::RWX];
+        for (own, given) in all.into_iter().flat_map(|own| all.map(|given| (own, given))) {
+            let entry = encode_mapping(0x1234, own, 0, Fit::Exact);
+            let other = restricted(entry | ACCESSED | DIRTY, given);
+            let both = own.intersection(given);
+            assert_eq!(other, encode_mapping(0x1234, both, 0, Fit::Exact));
+            assert_eq!((mapping_rights(other), present_rights(other)), (both, both));
+        }
+    }
 
     #[test]
     fn a_page_entry_comes_back_as_it_went() {

@@ -624,3 +624,80 @@ fn fpages_of_other_sizes_are_ranges_of_pages() {
     world.run(&flush(0, memory(0, 47, RWX), RWX, Own::Kept)).expect("flush");
     assert_eq!(world.kernel.mapping_nodes(), nodes);
 }
+
+/// Spaces of the next two cases: more than are remembered, and more than one run takes a page from.
+const MANY: usize = 40;
+
+/// A page of space 1 that all others have at its place, each beside another one, so that its tables stay.
+fn shared_by_many() -> World {
+    let mut world = World::new(&[(0, 512)], &[0, 1, 2, 3, 512, 513, 514], 1 << 20);
+    for _ in 0..=MANY {
+        world.create(0, 1_000).expect("a space");
+    }
+    let small = |page| memory(page, PAGE, RWX);
+    for page in 0..3 {
+        world
+            .run(&give(How::Map, 0, small(page), 1, small(512 + page)))
+            .expect("map");
+    }
+    for space in 2..=MANY + 1 {
+        for page in [514, 512, 513] {
+            world
+                .run(&give(How::Map, 1, small(page), space, small(page)))
+                .expect("map");
+        }
+    }
+    world
+}
+
+#[test]
+fn pages_of_many_spaces_are_taken_from_all() {
+    let mut world = shared_by_many();
+    world
+        .run(&flush(1, memory(512, PAGE + 1, RWX), RWX, Own::Kept))
+        .expect("flush");
+    for space in 2..=MANY + 1 {
+        let has = [512, 513, 514].map(|page| world.translate(space, page).is_some());
+        assert_eq!(has, [false, false, true], "space {space}");
+    }
+}
+
+/// The run stops in the midst of those who have the page, at the one that gave it on. The rest is taken, whatever the order.
+#[test]
+fn a_page_that_one_of_many_gave_on_is_taken_from_all() {
+    for giver in [2, 3, MANY / 2, MANY, MANY + 1] {
+        let mut world = shared_by_many();
+        let onward = give(How::Map, giver, memory(512, PAGE, RWX), 1, memory(3, PAGE, RWX));
+        world.run(&onward).expect("map");
+        let page = memory(512, PAGE, RWX);
+        world.run(&flush(1, page, RWX, Own::Kept)).expect("flush");
+        for space in 2..=MANY + 1 {
+            assert_eq!(world.translate(space, 512), None, "space {space}");
+            assert!(world.translate(space, 513).is_some(), "space {space}");
+        }
+        assert_eq!(world.translate(1, 3), None);
+    }
+}
+
+/// A page takes the place of another one: from now on it is its new giver's to take.
+#[test]
+fn a_page_in_the_place_of_another_is_its_givers() {
+    let mut world = shared_by_many();
+    let small = |page| memory(page, PAGE, RWX);
+    world.create(0, 1_000).expect("a space");
+    let other = MANY + 2;
+    // The other giver has its page from the first one, so both have it as a small page.
+    for page in [513, 514] {
+        world
+            .run(&give(How::Map, 1, small(page), other, small(page)))
+            .expect("map");
+    }
+    let instead = give(How::Map, other, memory(513, PAGE, Rights::R), 7, small(512));
+    world.run(&instead).expect("map");
+    assert_eq!(world.translate(7, 512), Some((1, Rights::R)));
+    world.run(&flush(1, small(512), RWX, Own::Kept)).expect("flush");
+    let has = |world: &World, space: usize| world.translate(space, 512).is_some();
+    assert_eq!((has(&world, 7), has(&world, 8)), (true, false));
+    world.run(&flush(other, small(513), RWX, Own::Kept)).expect("flush");
+    assert!(!has(&world, 7) && world.translate(7, 513).is_some());
+}

@@ -58,7 +58,7 @@ impl<H: Hardware> Work<'_, H> {
         for &node in &used {
             hanging += self.check_node(node)?;
             let at = self.mapping.tree.get(node);
-            *units.entry(at.space).or_default() += match at.kind() {
+            *units.entry(at.space()).or_default() += match at.kind() {
                 Kind::Page => NODE_UNITS[usize::from(at.level())],
                 Kind::Link => LINK_UNITS,
                 Kind::Part | Kind::Table => 0,
@@ -81,7 +81,7 @@ impl<H: Hardware> Work<'_, H> {
         }
         for &node in &used {
             let at = self.mapping.tree.get(node);
-            ensure(spaces.contains(&at.space), "a node of a space that is gone")?;
+            ensure(spaces.contains(&at.space()), "a node of a space that is gone")?;
             if at.kind() == Kind::Page {
                 let live = tally.live[node as usize];
                 ensure(live == at.live, "a node's count of pages is wrong")?;
@@ -109,10 +109,10 @@ impl<H: Hardware> Work<'_, H> {
             Kind::Table | Kind::Link => LINKS,
         };
         ensure(
-            tree.find(at.space, key, at.page) == Some(node),
+            tree.find(at.space(), key, at.page()) == Some(node),
             "a node is not found by its place",
         )?;
-        ensure(at.page & (pages(at.level()) - 1) == 0, "a node is not aligned")?;
+        ensure(at.page() & (pages(at.level()) - 1) == 0, "a node is not aligned")?;
         let (mut above, mut steps) = (node, 0);
         while above != NONE {
             above = tree.get(above).parent;
@@ -142,16 +142,16 @@ impl<H: Hardware> Work<'_, H> {
                 }
                 Kind::Part => {
                     ensure(
-                        kid.level() + 1 == at.level() && kid.space == at.space,
+                        kid.level() + 1 == at.level() && kid.space() == at.space(),
                         "a part is not of its whole",
                     )?;
                     ensure(
-                        at.page_of(kid.frame) == kid.page,
+                        at.page_of(kid.frame) == kid.page(),
                         "a part is elsewhere than in its whole",
                     )?;
                 }
                 Kind::Link => ensure(
-                    at.kind() == Kind::Table && at.page == kid.page,
+                    at.kind() == Kind::Table && at.page() == kid.page(),
                     "a link is not of its table",
                 )?,
                 Kind::Table => return Err("a table below another node"),
@@ -181,7 +181,7 @@ impl<H: Hardware> Work<'_, H> {
                 let Some(found) = self.look(space, page) else { continue };
                 let node = self.holder(space, &found).ok_or("a port without a node")?;
                 let at = self.mapping.tree.get(node);
-                ensure(page < at.page + span(at), "a port of another mapping")?;
+                ensure(page < at.page() + span(at), "a port of another mapping")?;
                 tally.live[node as usize] += 1;
             }
         }
@@ -254,7 +254,7 @@ impl<H: Hardware> Work<'_, H> {
                 )?;
                 let node = self.holder(space, &found).ok_or("a page without a node")?;
                 let at = self.mapping.tree.get(node);
-                let right = u64::from(number_of(entry)) == u64::from(at.frame) + (page - at.page);
+                let right = u64::from(number_of(entry)) == u64::from(at.frame) + (page - at.page());
                 ensure(right, "an entry shows another frame than its node")?;
                 ensure(at.rights.contains(found.rights), "an entry allows more than its node")?;
                 tally.live[node as usize] += pages(level) as u32;

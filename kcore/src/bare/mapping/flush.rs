@@ -100,7 +100,7 @@ impl<H: Hardware> Work<'_, H> {
                     };
                     let (top, level, frame) = self.begun_block(space, at, (from, end)).unwrap_or_else(|| {
                         let node = self.mapping.tree.get(holder);
-                        let frame = node.frame + (at - node.page) as u32;
+                        let frame = node.frame + (at - node.page()) as u32;
                         (holder, self.block_level(&found, holder, at, end), frame)
                     });
                     self.budget -= 2 + 4 * UNIT * i32::from(level);
@@ -128,7 +128,7 @@ impl<H: Hardware> Work<'_, H> {
             return None;
         }
         let node = self.mapping.tree.get(top);
-        let first = node.page + u64::from(frame.checked_sub(node.frame)?);
+        let first = node.page() + u64::from(frame.checked_sub(node.frame)?);
         let behind = first + pages(level).min(span(node));
         let is_begun = node.kind() == Kind::Page && (first..behind).contains(&at) && from <= first && behind <= end;
         is_begun.then_some((top, level, frame))
@@ -138,9 +138,9 @@ impl<H: Hardware> Work<'_, H> {
     fn block_level(&self, found: &Found, top: u32, at: u64, end: u64) -> u8 {
         let node = self.mapping.tree.get(top);
         // Pages that σ₀ granted hang below its own mapping, and σ₀ may not take them: then only the entries go that are left.
-        let is_sigma0 = self.mapping.sigma0 == Some(node.space);
+        let is_sigma0 = self.mapping.sigma0 == Some(node.space());
         let is_whole = !is_sigma0 || u64::from(node.live) == span(node);
-        if is_whole && at == node.page && at + span(node) <= end {
+        if is_whole && at == node.page() && at + span(node) <= end {
             return node.level();
         }
         // A block of ports may have holes.
@@ -168,7 +168,8 @@ impl<H: Hardware> Work<'_, H> {
 
     /// A table that nobody links any more is an ordinary one.
     fn unshare(&mut self, table: u32) {
-        let &Node { space, page, .. } = self.mapping.tree.get(table);
+        let at = self.mapping.tree.get(table);
+        let (space, page) = (at.space(), at.page());
         if !self.mapping.tree.get(table).is_bare() {
             return;
         }
@@ -182,7 +183,8 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Takes rights, or the whole, from one link.
     fn take_link(&mut self, link: u32, rights: Rights) -> bool {
-        let &Node { space, page, .. } = self.mapping.tree.get(link);
+        let at = self.mapping.tree.get(link);
+        let (space, page) = (at.space(), at.page());
         let walk = self.walk(space, page, 1);
         debug_assert!(is_linked(walk.entry), "a link has no entry");
         if rights.contains(Rights::R) {
@@ -298,7 +300,7 @@ impl<H: Hardware> Work<'_, H> {
         }
         let level = at.level() - 1;
         let page = at.page_of(scope.frame) & !(pages(level) - 1);
-        let part = self.mapping.tree.find(at.space, level, page)?;
+        let part = self.mapping.tree.find(at.space(), level, page)?;
         let found = self.mapping.tree.get(part);
         let finished = found.op == stamp && found.marks & FINISHED != 0;
         (found.kind() == Kind::Part && found.parent == node && !finished).then_some(part)
@@ -342,7 +344,7 @@ impl<H: Hardware> Work<'_, H> {
     /// nobody else has that range from σ₀ ([`Self::revoke`]), and its only holder may still have them.
     fn settle(&mut self, node: u32) {
         let at = *self.mapping.tree.get(node);
-        if self.mapping.sigma0 != Some(at.space) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
+        if self.mapping.sigma0 != Some(at.space()) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
             return;
         }
         self.budget -= 2 * UNIT;
@@ -352,20 +354,20 @@ impl<H: Hardware> Work<'_, H> {
             around[usize::from(self.mapping.tree.get(root).level() == 2)] = self.mapping.tree.only_kid(root);
         }
         let &Node { rights, live, .. } = self.mapping.tree.get(root);
-        let back = if is_port(at.page) && root == node {
-            self.set_ports(at.space, at.page, span(&at), true);
+        let back = if is_port(at.page()) && root == node {
+            self.set_ports(at.space(), at.page(), span(&at), true);
             span(&at) as u32 - live
-        } else if is_port(at.page) {
-            let others = around.map(|kid| kid.map(|kid| self.mapping.tree.get(kid).space));
-            self.return_ports(at.space, at.page, span(&at), others)
+        } else if is_port(at.page()) {
+            let others = around.map(|kid| kid.map(|kid| self.mapping.tree.get(kid).space()));
+            self.return_ports(at.space(), at.page(), span(&at), others)
         } else {
-            let walk = self.walk(at.space, at.page, at.level());
+            let walk = self.walk(at.space(), at.page(), at.level());
             if walk.level != at.level() || is_present(walk.entry) {
                 return;
             }
             let fit = if root == node { Fit::Exact } else { Fit::Part };
             let entry = encode_mapping(at.frame, rights, at.level(), fit);
-            self.set_entry(at.space, at.page, at.level(), entry);
+            self.set_entry(at.space(), at.page(), at.level(), entry);
             pages(at.level()) as u32
         };
         self.mapping.tree.get_mut(root).live += back;
@@ -376,14 +378,14 @@ impl<H: Hardware> Work<'_, H> {
         let at = *self.mapping.tree.get(node);
         let level = at.level().min(scope.level);
         let whole = level == at.level();
-        let first = if whole { at.page } else { at.page_of(scope.frame) };
+        let first = if whole { at.page() } else { at.page_of(scope.frame) };
         let finished = if is_port(first) {
             self.take_ports(node, first, level)
         } else {
-            let walk = self.walk(at.space, first, level);
+            let walk = self.walk(at.space(), first, level);
             if walk.level > level && is_large(walk.entry) && self.owns(node, first, fit_of(walk.entry), walk.level) {
                 debug_assert!(!whole, "a mapping within a larger one");
-                if self.ensure_table(at.space, first, level).is_err() {
+                if self.ensure_table(at.space(), first, level).is_err() {
                     return Taken::Doomed;
                 }
             }
@@ -407,7 +409,7 @@ impl<H: Hardware> Work<'_, H> {
     /// Removes a mapping that has no pages left.
     pub fn delete(&mut self, node: u32) {
         let at = self.mapping.tree.get(node);
-        let (space, level) = (at.space, at.level());
+        let (space, level) = (at.space(), at.level());
         debug_assert!(at.is_bare(), "others still have pages from here");
         self.credit(space, NODE_UNITS[usize::from(level)]);
         self.mapping.tree.remove(node);
@@ -415,7 +417,7 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Takes rights to those entries of a block that belong to a mapping; false if not finished.
     fn take_entries(&mut self, node: u32, first: u64, level: u8, rights: Rights) -> bool {
-        let space = self.mapping.tree.get(node).space;
+        let space = self.mapping.tree.get(node).space();
         let walk = self.walk(space, first, level);
         if walk.level != level || !is_present(walk.entry) || is_linked(walk.entry) {
             return true;
@@ -448,7 +450,10 @@ impl<H: Hardware> Work<'_, H> {
     fn owns(&self, node: u32, page: u64, fit: Fit, level: u8) -> bool {
         let at = self.mapping.tree.get(node);
         let is_other = |between: u8| {
-            let other = self.mapping.tree.find(at.space, between, page & !(pages(between) - 1));
+            let other = self
+                .mapping
+                .tree
+                .find(at.space(), between, page & !(pages(between) - 1));
             other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page)
         };
         match fit {
@@ -458,7 +463,7 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     fn take_entry(&mut self, node: u32, page: u64, walk: &Walk, rights: Rights) {
-        let space = self.mapping.tree.get(node).space;
+        let space = self.mapping.tree.get(node).space();
         if !self.owns(node, page, fit_of(walk.entry), walk.level) {
             return;
         }
@@ -473,7 +478,7 @@ impl<H: Hardware> Work<'_, H> {
 
     /// The same for all entries of one lowest table.
     fn take_table_of(&mut self, node: u32, slot: u64, rights: Rights) {
-        let &Node { space, .. } = self.mapping.tree.get(node);
+        let space = self.mapping.tree.get(node).space();
         if !self.owns(node, slot, Fit::Part, 0) {
             return;
         }
@@ -510,7 +515,7 @@ impl<H: Hardware> Work<'_, H> {
         let at = *self.mapping.tree.get(node);
         let count = pages(level).min(span(&at));
         if u64::from(at.live) == span(&at) {
-            self.set_ports(at.space, first, count, false);
+            self.set_ports(at.space(), first, count, false);
             self.mapping.tree.get_mut(node).live -= count as u32;
             return true;
         }
@@ -524,16 +529,16 @@ impl<H: Hardware> Work<'_, H> {
                 return false;
             }
             self.budget -= 1;
-            if self.look(at.space, port).is_none() {
+            if self.look(at.space(), port).is_none() {
                 continue;
             }
             self.budget -= 7;
             let foreign = (0..at.level()).any(|lower| {
-                let other = self.mapping.tree.find(at.space, lower, port & !(pages(lower) - 1));
+                let other = self.mapping.tree.find(at.space(), lower, port & !(pages(lower) - 1));
                 other.is_some_and(|other| self.mapping.tree.get(other).kind() == Kind::Page)
             });
             if !foreign {
-                self.set_ports(at.space, port, 1, false);
+                self.set_ports(at.space(), port, 1, false);
                 self.mapping.tree.get_mut(node).live -= 1;
             }
         }
@@ -542,7 +547,7 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Splits a block off a mapping for somebody else: the space's entry is removed, and what is left counted.
     pub fn split_off(&mut self, node: u32, page: u64, level: u8) {
-        let space = self.mapping.tree.get(node).space;
+        let space = self.mapping.tree.get(node).space();
         if is_port(page) {
             let count = pages(level).min(span(self.mapping.tree.get(node)));
             self.set_ports(space, page, count, false);

@@ -257,11 +257,11 @@ impl<H: Hardware> Work<'_, H> {
         let at = *self.mapping.tree.get(node);
         let count = super::tables::span(&at);
         self.mapping.tree.get_mut(node).live = count as u32;
-        if is_port(at.page) {
-            self.set_ports(at.space, at.page, count, true);
+        if is_port(at.page()) {
+            self.set_ports(at.space(), at.page(), count, true);
         } else {
             let entry = encode_mapping(at.frame, at.rights, at.level(), Fit::Exact);
-            self.set_entry(at.space, at.page, at.level(), entry);
+            self.set_entry(at.space(), at.page(), at.level(), entry);
         }
     }
 
@@ -274,7 +274,7 @@ impl<H: Hardware> Work<'_, H> {
         }
         Ok(self.source_of(piece).map(|(node, found)| {
             let at = *self.mapping.tree.get(node);
-            let frame = at.frame + (piece.source - at.page) as u32;
+            let frame = at.frame + (piece.source - at.page()) as u32;
             (node, at, frame, found.rights.intersection(piece.rights))
         }))
     }

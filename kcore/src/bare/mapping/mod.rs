@@ -4,7 +4,7 @@
 //! * [`fpage`]: what is sent and received, and where it lands.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
-//! * `short`: one page, or one link, where nothing is in the way; `runs`: several small pages.
+//! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -36,6 +36,7 @@ mod runs;
 mod short;
 mod space;
 mod tables;
+mod take;
 mod tree;
 
 use alloc::vec::Vec;
@@ -402,7 +403,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn work(&mut self, going: &Going) -> Work<'_, H> {
-        self.half.mapping.recent = Recent::default();
+        self.half.mapping.recent.forget();
         let Tables {
             half,
             spaces,

@@ -45,7 +45,7 @@ impl Mapping {
             let at = self.tree.get(node);
             let of_pages = pages(at.level());
             let is_inside = u64::from(frame).wrapping_sub(at.frame.into()) < of_pages;
-            if at.kind() != Kind::Page || at.page >= PORTS_PAGE || !is_inside {
+            if at.kind() != Kind::Page || at.page() >= PORTS_PAGE || !is_inside {
                 continue;
             }
             *found += 1;
@@ -57,12 +57,12 @@ impl Mapping {
                     "  {:width$}{:#x} in space {}, at most {}; it has {} of {of_pages} pages of this mapping",
                     "",
                     page * PAGE,
-                    at.space,
+                    at.space(),
                     at.rights,
                     at.live
                 )?;
             }
-            let table = self.tree.find(at.space, LINKS, page & !(pages(1) - 1));
+            let table = self.tree.find(at.space(), LINKS, page & !(pages(1) - 1));
             for link in table.into_iter().flat_map(|table| self.tree.walk(table)) {
                 let link = self.tree.get(link);
                 if link.kind() == Kind::Link {
@@ -71,7 +71,9 @@ impl Mapping {
                         writeln!(
                             out,
                             "  {:width$}linked with all around it by space {}, {}",
-                            "", link.space, link.rights
+                            "",
+                            link.space(),
+                            link.rights
                         )?;
                     }
                 }

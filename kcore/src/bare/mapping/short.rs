@@ -10,39 +10,16 @@ use abi::{Rights, address::PAGE};
 
 use super::{
     DEPTH_MAX, FreeSpace, LINK_UNITS, Mapping, NODE_UNITS,
-    tree::{Kind, LINKS, NONE, Node, Tree, pages},
+    tree::{Key, Kind, LINKS, NONE, Node, Tree, pages},
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
     bare::Bare,
     paging::{
-        COUNT_ONE, Fit, SHARED_MARK, encode_linked, encode_mapping, fit_of, frame_of, is_large, is_linked, is_present,
-        is_shared, mapping_rights, table_entries,
+        COUNT_ONE, Fit, SHARED_MARK, encode_linked, encode_mapping, fit_of, frame_of, is_exact_page, is_large,
+        is_linked, is_present, is_shared, mapping_rights, present_rights, restricted,
     },
-    smp::Request,
 };
-
-/// A space and one of its slots, or 512 of them that one table serves.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) struct Key {
-    slots: u64,
-    space: u16,
-}
-
-impl Key {
-    const NONE: Key = Key {
-        slots: u64::MAX,
-        space: 0,
-    };
-
-    #[inline(always)]
-    pub(super) fn new(space: u16, page: u64, level: u8) -> Self {
-        Self {
-            slots: page >> (9 * level),
-            space,
-        }
-    }
-}
 
 /// The place of an entry: its table, its index.
 pub(super) type Place = (Frame, u16);
@@ -50,6 +27,7 @@ pub(super) type Place = (Frame, u16);
 /// A table of a space's own.
 #[derive(Copy, Clone)]
 pub(super) struct Target {
+    /// The first page below, of the size of the table's entries.
     pub(super) key: Key,
     pub(super) table: Frame,
     /// The entry that leads there.
@@ -57,24 +35,29 @@ pub(super) struct Target {
 }
 
 impl Target {
-    const NONE: Target = Target {
+    pub(super) const NONE: Target = Target {
         key: Key::NONE,
         table: Frame::NOWHERE,
         above: (Frame::NOWHERE, 0),
     };
 }
 
+/// Receivers that are remembered.
+const TARGETS: usize = 16;
+
 /// The last finds. They hold while only the code in this file changes tables and nodes: all other
 /// operations on mappings forget them. The spaces in it are free ones that nobody destroys, the pages it knows of lie
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
+    /// Something is remembered.
+    is_known: bool,
     /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
     pub(super) source: Target,
     covering: u32,
     /// A giver's slot that is in a large page: that page's entry and mapping.
     whole: (Key, u64, u32),
-    /// A table of small pages of a receiver's.
-    pub(super) target: Target,
+    /// Tables of small pages of receivers', each by the number of its space.
+    targets: [Target; TARGETS],
     /// A table above such tables of a giver's.
     from: Target,
     /// The same of a receiver's.
@@ -84,14 +67,42 @@ pub struct Recent {
 impl Default for Recent {
     fn default() -> Self {
         Self {
+            is_known: false,
             source: Target::NONE,
             covering: NONE,
             whole: (Key::NONE, 0, NONE),
-            target: Target::NONE,
+            targets: [Target::NONE; TARGETS],
             from: Target::NONE,
             to: Target::NONE,
         }
     }
+}
+
+impl Recent {
+    /// Another operation changes tables and nodes.
+    pub(super) fn forget(&mut self) {
+        if core::mem::take(&mut self.is_known) {
+            *self = Self::default();
+        }
+    }
+
+    /// The table that is remembered of a receiver. It may be another one's.
+    #[inline(always)]
+    pub(super) fn target(&self, space: u16) -> &Target {
+        &self.targets[usize::from(space) % TARGETS]
+    }
+
+    /// The place for one.
+    fn target_mut(&mut self, space: u16) -> &mut Target {
+        self.is_known = true;
+        &mut self.targets[usize::from(space) % TARGETS]
+    }
+}
+
+/// A slot of a space.
+#[inline(always)]
+pub(super) fn slot_of(space: u16, page: u64) -> Key {
+    Key::new(space, 0, page).first_of(pages(1))
 }
 
 /// A free space.
@@ -111,15 +122,14 @@ pub(super) const fn index(page: u64, level: u8) -> u16 {
     (page >> (9 * level)) as u16 & 511
 }
 
-/// Hangs a new page below a small one, or a part of that size, and gives its entry.
+/// A small page that comes from one, or from a part of that size.
 #[inline(always)]
-pub(super) fn hang(tree: &mut Tree, parent: u32, (to, target): (u16, u64), rights: Rights) -> u64 {
+pub(super) fn small_page(tree: &Tree, parent: u32, key: Key, rights: Rights) -> Node {
     let &Node { frame, depth, .. } = tree.get(parent);
-    let mut made = Node::new(Kind::Page, 0, to, target, frame, rights);
+    let mut made = Node::of_key(Kind::Page, 0, key, frame, rights);
     made.depth = depth + 1;
     made.live = 1;
-    tree.insert(made, parent);
-    encode_mapping(frame, rights, 0, Fit::Exact)
+    made
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -161,6 +171,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             (self.half.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
         let recent = &mut self.half.mapping.recent;
+        recent.is_known = true;
         if level > 0 {
             recent.whole = (key, entry, node?);
             return None;
@@ -179,33 +190,38 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// The same of a receiver, which σ₀ is not.
     #[inline(never)]
-    fn find_target(&mut self, key: Key, space: u16, page: u64) -> Option<()> {
+    fn find_target(&mut self, slot: Key) -> Option<()> {
+        let space = slot.space();
         if self.half.mapping.sigma0 == Some(space) {
             return None;
         }
-        self.half.mapping.recent.target = self.find_table(key, space, page, 0)?;
+        let found = self.find_table(slot, space, slot.page(), 0)?;
+        *self.half.mapping.recent.target_mut(space) = found;
         Some(())
+    }
+
+    /// Sees to it that what is remembered of a giver is the slot of this page, if it has a table there.
+    #[inline(always)]
+    pub(super) fn with_source(&mut self, space: u16, page: u64) -> bool {
+        let (key, recent) = (slot_of(space, page), &self.half.mapping.recent);
+        recent.source.key == key || recent.whole.0 != key && self.find_source(key, space, page).is_some()
     }
 
     /// The entry of a giver's page, if that is a small page by itself.
     #[inline(always)]
     pub(super) fn small_source(&mut self, space: u16, page: u64) -> Option<u64> {
-        let (key, recent) = (Key::new(space, page, 1), &self.half.mapping.recent);
-        if recent.source.key != key {
-            if recent.whole.0 == key {
-                return None;
-            }
-            self.find_source(key, space, page)?;
+        if !self.with_source(space, page) {
+            return None;
         }
         let table = self.half.mapping.recent.source.table;
         let entry = word(&self.hardware, (table, index(page, 0))).load(Relaxed);
-        (is_present(entry) && fit_of(entry) == Fit::Exact).then_some(entry)
+        is_exact_page(entry).then_some(entry)
     }
 
     /// The entry of a giver's page that is part of a larger one, and its mapping, after [`Self::small_source`].
     #[inline(always)]
-    fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
-        let (key, recent) = (Key::new(space, page, 1), &self.half.mapping.recent);
+    pub(super) fn part_source(&self, space: u16, page: u64) -> Option<(u64, u32)> {
+        let (key, recent) = (slot_of(space, page), &self.half.mapping.recent);
         let (entry, node) = if recent.source.key == key {
             let place = (recent.source.table, index(page, 0));
             (word(&self.hardware, place).load(Relaxed), recent.covering)
@@ -217,17 +233,16 @@ impl<H: Hardware> Kernel<H, Bare> {
         (is_present(entry) && node != NONE).then_some((entry, node))
     }
 
-    /// Sees to it that what is remembered is about this page of a receiver.
+    /// Sees to it that a receiver's table for a slot is remembered.
     #[inline(always)]
-    pub(super) fn with_target(&mut self, space: u16, page: u64) -> Option<()> {
-        let key = Key::new(space, page, 1);
-        if self.half.mapping.recent.target.key == key {
+    pub(super) fn with_target(&mut self, slot: Key) -> Option<()> {
+        if self.half.mapping.recent.target(slot.space()).key == slot {
             return Some(());
         }
-        self.find_target(key, space, page)
+        self.find_target(slot)
     }
 
-    /// Maps one page of `from` to where `to`, another space, has a table and nothing in it.
+    /// Maps one page of `from` to where `to`, another space, has a table.
     #[inline(always)]
     pub(in crate::bare) fn map_page(
         &mut self,
@@ -240,16 +255,18 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Some(covering) = self.small_source(from, source) else {
             return self.map_part((from, source), (to, target), rights);
         };
-        self.with_target(to, target)?;
-        let place = (self.half.mapping.recent.target.table, index(target, 0));
-        let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
+        let place = Key::new(to, 0, target);
+        self.with_target(place.first_of(pages(1)))?;
+        let Mapping {
+            spaces, tree, recent, ..
+        } = &mut self.half.mapping;
+        let &Target { table, above, .. } = recent.target(to);
+        let entry = word(&self.hardware, (table, index(target, 0)));
         let receiver = record(spaces, to)?;
-        if is_present(place.load(Relaxed))
-            || receiver.quota - receiver.used < NODE_UNITS[0]
-            || from == to
-            || !tree.has_free(1)
-        {
+        if is_present(entry.load(Relaxed)) {
+            return self.replace_page((from, source), (to, target), rights);
+        }
+        if receiver.quota - receiver.used < NODE_UNITS[0] || from == to || tree.free() < 1 {
             return None;
         }
         let node = tree.find(from, 0, source)?;
@@ -257,129 +274,76 @@ impl<H: Hardware> Kernel<H, Bare> {
             return None;
         }
         // From here on it is certain.
-        let rights = mapping_rights(covering).intersection(rights);
-        let entry = hang(tree, node, (to, target), rights);
+        let given = restricted(covering, rights);
+        tree.insert(small_page(tree, node, place, present_rights(given)), node);
         receiver.used += NODE_UNITS[0];
-        place.store(entry, Relaxed);
-        self.count_target();
+        entry.store(given, Relaxed);
+        word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
         Some(())
     }
 
-    /// The table of small pages of the receiver that is remembered has one more.
-    #[inline(always)]
-    fn count_target(&self) {
-        word(&self.hardware, self.half.mapping.recent.target.above).fetch_add(COUNT_ONE, Relaxed);
+    /// The same where it has a page, from which nobody has one and which nobody gets back.
+    #[inline(never)]
+    fn replace_page(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
+        let covering = self.small_source(from, source)?;
+        let place = Key::new(to, 0, target);
+        self.with_target(place.first_of(pages(1)))?;
+        let Mapping {
+            tree, recent, sigma0, ..
+        } = &mut self.half.mapping;
+        let &Target { table, above, .. } = recent.target(to);
+        let entry = word(&self.hardware, (table, index(target, 0)));
+        let is_linked = is_shared(word(&self.hardware, above).load(Relaxed));
+        if from == to || is_linked || !is_exact_page(entry.load(Relaxed)) {
+            return None;
+        }
+        let (node, old) = (tree.find(from, 0, source)?, tree.find_at(place)?);
+        let was = tree.get(old);
+        if tree.get(node).depth >= DEPTH_MAX || !was.is_bare() || was.parent == NONE {
+            return None;
+        }
+        let giver = tree.get(was.parent);
+        if giver.kind() != Kind::Page || *sigma0 == Some(giver.space()) {
+            return None;
+        }
+        // From here on it is certain.
+        let given = restricted(covering, rights);
+        tree.exchange(old, small_page(tree, node, place, present_rights(given)), node);
+        entry.store(given, Relaxed);
+        self.tell_loss(to);
+        Some(())
     }
 
     /// The same from a larger page, of which it becomes a part.
     #[inline(never)]
     fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
         let (covering, node) = self.part_source(from, source)?;
-        self.with_target(to, target)?;
-        let place = (self.half.mapping.recent.target.table, index(target, 0));
-        let place = word(&self.hardware, place);
-        let Mapping { spaces, tree, .. } = &mut self.half.mapping;
+        let place = Key::new(to, 0, target);
+        self.with_target(place.first_of(pages(1)))?;
+        let Mapping {
+            spaces, tree, recent, ..
+        } = &mut self.half.mapping;
+        let &Target { table, above, .. } = recent.target(to);
+        let entry = word(&self.hardware, (table, index(target, 0)));
         let receiver = record(spaces, to)?;
         let at = tree.get(node);
-        let frame = at.frame + (source - at.page) as u32;
-        if is_present(place.load(Relaxed))
+        let frame = at.frame + (source - at.page()) as u32;
+        if is_present(entry.load(Relaxed))
             || receiver.quota - receiver.used < NODE_UNITS[0]
             || from == to
             || at.depth >= DEPTH_MAX
-            || !tree.has_free(4)
+            || tree.free() < 4
         {
             return None;
         }
         // From here on it is certain.
         let rights = mapping_rights(covering).intersection(rights);
         let parent = tree.part_of(node, 0, frame);
-        let entry = hang(tree, parent, (to, target), rights);
+        tree.insert(small_page(tree, parent, place, rights), parent);
         receiver.used += NODE_UNITS[0];
-        place.store(entry, Relaxed);
-        self.count_target();
+        entry.store(encode_mapping(frame, rights, 0, Fit::Exact), Relaxed);
+        word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
         Some(())
-    }
-
-    /// Takes a page that `space` gave from the only one who has it.
-    #[inline(always)]
-    pub(in crate::bare) fn flush_one(&mut self, space: u16, page: u64) -> Option<()> {
-        if self.small_source(space, page).is_none() {
-            return self.flush_part(space, page);
-        }
-        let source = self.half.mapping.tree.find(space, 0, page)?;
-        self.flush_kid(source)?;
-        Some(())
-    }
-
-    /// The same of a larger page.
-    #[inline(never)]
-    pub(super) fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
-        let (_, top) = self.part_source(space, page)?;
-        let tree = &self.half.mapping.tree;
-        let mut source = tree.find(space, 0, page)?;
-        let mut above = source;
-        while above != top {
-            above = tree.get(above).parent;
-            // A space above that has a larger page with this one in it keeps the rest.
-            if above == NONE || !tree.get(above).kids.is_empty() {
-                return None;
-            }
-        }
-        self.flush_kid(source)?;
-        // Nothing comes back to σ₀ with them: it has the page.
-        let tree = &mut self.half.mapping.tree;
-        while source != top {
-            let part = tree.get(source);
-            if !part.is_bare() {
-                break;
-            }
-            let parent = part.parent;
-            tree.remove(source);
-            source = parent;
-        }
-        Some(())
-    }
-
-    /// Takes a small page from the only one who has it from there.
-    #[inline(always)]
-    fn flush_kid(&mut self, source: u32) -> Option<()> {
-        let tree = &self.half.mapping.tree;
-        let kids = tree.get(source).kids;
-        if kids.done != NONE || kids.active == NONE {
-            return None;
-        }
-        let kid = kids.active;
-        let has = tree.get(kid);
-        if !has.kids.is_empty() || !has.is_alone(kid) {
-            return None;
-        }
-        let holder = self.take_small(kid)?;
-        self.half.mapping.tree.remove_only_kid(kid, source);
-        let holder = SpaceId(u32::from(holder));
-        self.forget_translations(holder);
-        self.ask_inside(holder, Request::Forget);
-        Some(())
-    }
-
-    /// Takes a small page out of the tables of the space that has it by a node, and from its quota; the node stays. Tells the space.
-    #[inline(always)]
-    pub(super) fn take_small(&mut self, node: u32) -> Option<u16> {
-        let has = self.half.mapping.tree.get(node);
-        let (holder, page) = (has.space, has.page);
-        self.with_target(holder, page)?;
-        let Mapping { spaces, recent, .. } = &mut self.half.mapping;
-        let place = word(&self.hardware, (recent.target.table, index(page, 0)));
-        let above = word(&self.hardware, recent.target.above);
-        let leading = above.load(Relaxed);
-        debug_assert!(fit_of(place.load(Relaxed)) == Fit::Exact, "a small page has its entry");
-        if is_shared(leading) || table_entries(leading) < 2 {
-            return None;
-        }
-        // From here on it is certain.
-        record(spaces, holder)?.used -= NODE_UNITS[0];
-        place.store(0, Relaxed);
-        above.fetch_sub(COUNT_ONE, Relaxed);
-        Some(holder)
     }
 
     /// The tables in which a giver and a receiver have the entries of slots.
@@ -391,14 +355,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         let giver = self.find_table(from.0, from.1, slot, 1)?;
         let receiver = self.find_table(to.0, to.1, slot, 1)?;
         let recent = &mut self.half.mapping.recent;
-        (recent.from, recent.to) = (giver, receiver);
+        (recent.is_known, recent.from, recent.to) = (true, giver, receiver);
         Some(())
     }
 
     /// Links a slot of `from`, which has a table for it, to where `to`, another space, has nothing.
     #[inline(always)]
     pub(in crate::bare) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
-        let (giver, receiver) = (Key::new(from, slot, 2), Key::new(to, slot, 2));
+        let table = |space| Key::new(space, 1, slot).first_of(pages(2));
+        let (giver, receiver) = (table(from), table(to));
         let recent = &self.half.mapping.recent;
         if recent.from.key != giver || recent.to.key != receiver {
             self.find_slots((giver, from), (receiver, to), slot)?;
@@ -416,7 +381,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             || is_large(table)
             || is_linked(table)
             || is_present(place.load(Relaxed))
-            || !tree.has_free(2)
+            || tree.free() < 2
         {
             return None;
         }

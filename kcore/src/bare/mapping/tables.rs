@@ -125,7 +125,7 @@ pub const fn is_port(page: u64) -> bool {
 
 /// Pages that a node covers.
 pub fn span(node: &Node) -> u64 {
-    if is_port(node.page) {
+    if is_port(node.page()) {
         pages(node.level()).min(fpage::PORTS)
     } else {
         pages(node.level())
@@ -483,11 +483,11 @@ impl<H: Hardware> Work<'_, H> {
         if u64::from(node.live) == span(node) {
             return node.level();
         }
-        let is_sigma0 = self.mapping.sigma0 == Some(node.space);
+        let is_sigma0 = self.mapping.sigma0 == Some(node.space());
         let first = (found.page - PORTS_PAGE) as usize;
         let block = pages(1) as usize;
         let has_block = || {
-            let space = self.mapping.spaces[usize::from(node.space)].as_ref();
+            let space = self.mapping.spaces[usize::from(node.space())].as_ref();
             let ports = space.and_then(|space| space.ports.get(first / 8..(first + block) / 8));
             ports.is_some_and(|ports| ports.chunks_exact(8).all(|eight| *eight == [0; 8]))
         };

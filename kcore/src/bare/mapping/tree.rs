@@ -61,38 +61,77 @@ pub const FINISHED: u8 = 1;
 /// A part was to be taken that its holder cannot split off: all of it goes.
 pub const DOOMED: u8 = 2;
 
-/// One node.
-#[derive(Copy, Clone)]
-pub struct Node {
+/// The place under which a node is found, in one word: from below two bits of size (a level, or [`LINKS`]), the number of the space, the first page.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Key(u64);
+
+impl Key {
+    const SPACE_SHIFT: u32 = 2;
+    const PAGE_SHIFT: u32 = 18;
+    /// No place: no page has that number.
+    pub const NONE: Key = Key(u64::MAX);
+
+    /// Of a space's page.
+    #[inline(always)]
+    pub const fn new(space: u16, level: u8, page: u64) -> Self {
+        Self(page << Self::PAGE_SHIFT | (space as u64) << Self::SPACE_SHIFT | level as u64)
+    }
+
     /// First virtual page.
-    pub page: u64,
+    #[inline(always)]
+    pub const fn page(self) -> u64 {
+        self.0 >> Self::PAGE_SHIFT
+    }
+
+    /// The space that has it.
+    #[inline(always)]
+    pub const fn space(self) -> u16 {
+        (self.0 >> Self::SPACE_SHIFT) as u16
+    }
+
+    /// The same of a page so many further on.
+    #[inline(always)]
+    pub const fn further(self, pages: u64) -> Self {
+        Self(self.0 + (pages << Self::PAGE_SHIFT))
+    }
+
+    /// The first page of the stretch of so many (a power of two) that it stands in, of the same space.
+    #[inline(always)]
+    pub const fn first_of(self, pages: u64) -> Self {
+        Self(self.0 & !((pages - 1) << Self::PAGE_SHIFT))
+    }
+}
+
+/// One node. Words that are the same in all new ones stand together, so that they are written at once.
+#[derive(Copy, Clone)]
+#[repr(C)]
+pub struct Node {
+    key: Key,
     /// The operation that visited it last.
     pub op: u64,
-    /// First frame. (For ports the number of the first; for tables and links zero.)
-    pub frame: u32,
-    /// From whom it comes; for a part what it is part of.
-    pub parent: u32,
-    next: u32,
-    prev: u32,
-    hash_next: u32,
     /// Mappings made from it, of the same size.
     pub kids: Ring,
     /// Parts of it.
     pub parts: Ring,
     /// Pages of 4 KiB (ports) of this mapping that its space has.
     pub live: u32,
-    /// The space that has it.
-    pub space: u16,
     /// Entries below this one were handled by the operation of `op`.
     pub cursor: u16,
     /// [`FINISHED`], [`DOOMED`].
     pub marks: u8,
+    /// From below: two bits of kind, two of level.
+    shape: u8,
+    /// From whom it comes; for a part what it is part of.
+    pub parent: u32,
+    next: u32,
+    prev: u32,
+    hash_next: u32,
+    /// First frame. (For ports the number of the first; for tables and links zero.)
+    pub frame: u32,
     /// The most it allows; the entries of its page table have the exact rights.
     pub rights: Rights,
     /// Mappings between it and the real page.
     pub depth: u8,
-    /// From below: two bits of kind, two of level, then under which size it is found.
-    shape: u8,
 }
 
 /// The place of a node: its parent, its ring, its neighbours.
@@ -109,24 +148,48 @@ const _: () = assert!(size_of::<Node>() <= super::UNIT_BYTES, "a node is one uni
 impl Node {
     /// A node that is nowhere yet.
     pub fn new(kind: Kind, level: u8, space: u16, page: u64, frame: u32, rights: Rights) -> Self {
+        let key = Key::new(space, key_level(kind, level), page);
+        Self::of_key(kind, level, key, frame, rights)
+    }
+
+    /// The same, by the place under which it will be found.
+    #[inline(always)]
+    pub fn of_key(kind: Kind, level: u8, key: Key, frame: u32, rights: Rights) -> Self {
         Self {
-            page,
+            key,
             op: 0,
-            frame,
+            kids: Ring::EMPTY,
+            parts: Ring::EMPTY,
+            live: 0,
+            cursor: 0,
+            marks: 0,
+            shape: kind as u8 | level << LEVEL_SHIFT,
             parent: NONE,
             next: NONE,
             prev: NONE,
             hash_next: NONE,
-            kids: Ring::EMPTY,
-            parts: Ring::EMPTY,
-            live: 0,
-            space,
-            cursor: 0,
-            marks: 0,
+            frame,
             rights,
             depth: 0,
-            shape: kind as u8 | level << LEVEL_SHIFT | key_level(kind, level) << KEY_SHIFT,
         }
+    }
+
+    /// The place under which it is found.
+    #[inline(always)]
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// First virtual page.
+    #[inline(always)]
+    pub fn page(&self) -> u64 {
+        self.key.page()
+    }
+
+    /// The space that has it.
+    #[inline(always)]
+    pub fn space(&self) -> u16 {
+        self.key.space()
     }
 
     /// Its kind.
@@ -143,7 +206,7 @@ impl Node {
     /// 0 for 4 KiB, 1 for 2 MiB, 2 for 1 GiB.
     #[inline(always)]
     pub fn level(&self) -> u8 {
-        self.shape >> LEVEL_SHIFT & 3
+        self.shape >> LEVEL_SHIFT
     }
 
     /// Whether anything hangs below.
@@ -151,14 +214,15 @@ impl Node {
         self.kids.is_empty() && self.parts.is_empty()
     }
 
-    /// Whether this node, whose number that is, is the only one of its ring.
-    pub fn is_alone(&self, itself: u32) -> bool {
-        self.next == itself
+    /// Its neighbours in the ring: the one behind it, the one before.
+    #[inline(always)]
+    pub fn neighbours(&self) -> (u32, u32) {
+        (self.next, self.prev)
     }
 
     /// The page at which it has a frame that is one of its own.
     pub fn page_of(&self, frame: u32) -> u64 {
-        self.page + u64::from(frame - self.frame)
+        self.page() + u64::from(frame - self.frame)
     }
 
     /// Its place.
@@ -182,16 +246,9 @@ impl Node {
             &mut self.kids
         }
     }
-
-    /// Under which size it is found.
-    #[inline(always)]
-    fn key_level(&self) -> u8 {
-        self.shape >> KEY_SHIFT
-    }
 }
 
 const LEVEL_SHIFT: u32 = 2;
-const KEY_SHIFT: u32 = 4;
 
 /// Under which size a node is found. Tables and links may stand beside mappings of their slot.
 const fn key_level(kind: Kind, level: u8) -> u8 {
@@ -267,10 +324,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether that many nodes can be made as it is.
+    /// Nodes that can be made as it is.
     #[inline(always)]
-    pub fn has_free(&self, nodes: u32) -> bool {
-        self.free_count >= nodes
+    pub fn free(&self) -> u32 {
+        self.free_count
     }
 
     /// Nodes in use.
@@ -291,20 +348,25 @@ impl Tree {
     }
 
     #[inline(always)]
-    fn bucket(&self, space: u16, level: u8, page: u64) -> usize {
-        let word = page << 18 | u64::from(space) << 2 | u64::from(level);
+    fn bucket(&self, key: Key) -> usize {
         // Multiply and shift by a secret odd number (Dietzfelbinger et al. 1997): whatever words are chosen without
         // knowing it, two of them meet no more often than by chance.
-        (word.wrapping_mul(self.seed) >> self.shift) as usize
+        (key.0.wrapping_mul(self.seed) >> self.shift) as usize
     }
 
     /// The node of this size that a space has at a page; [`LINKS`] finds tables and links.
     #[inline(always)]
     pub fn find(&self, space: u16, level: u8, page: u64) -> Option<u32> {
-        let mut node = self.buckets[self.bucket(space, level, page)];
+        self.find_at(Key::new(space, level, page))
+    }
+
+    /// The node of a place.
+    #[inline(always)]
+    pub fn find_at(&self, key: Key) -> Option<u32> {
+        let mut node = self.buckets[self.bucket(key)];
         while node != NONE {
             let at = self.get(node);
-            if at.page == page && at.space == space && at.key_level() == level {
+            if at.key == key {
                 return Some(node);
             }
             node = at.hash_next;
@@ -341,17 +403,8 @@ impl Tree {
     #[inline(always)]
     pub fn insert(&mut self, made: Node, parent: u32) -> u32 {
         let node = self.free;
-        let (mut next, mut prev) = (node, node);
-        if parent != NONE {
-            let ring = self.get_mut(parent).ring_mut(made.kind());
-            let first = core::mem::replace(&mut ring.active, node);
-            if first != NONE {
-                next = first;
-                prev = core::mem::replace(&mut self.get_mut(first).prev, node);
-                self.get_mut(prev).next = node;
-            }
-        }
-        let bucket = self.bucket(made.space, made.key_level(), made.page);
+        let (next, prev) = self.put_first(node, parent, made.kind());
+        let bucket = self.bucket(made.key);
         let hash_next = core::mem::replace(&mut self.buckets[bucket], node);
         self.free_count -= 1;
         let place = &mut self.chunks[node as usize / CHUNK][node as usize % CHUNK];
@@ -364,6 +417,37 @@ impl Tree {
             ..made
         };
         node
+    }
+
+    /// A bare node becomes `made`, which is found in the same place and hangs elsewhere.
+    #[inline(always)]
+    pub fn exchange(&mut self, node: u32, made: Node, parent: u32) {
+        self.unhang(node, self.get(node).place());
+        let (next, prev) = self.put_first(node, parent, made.kind());
+        let place = self.get_mut(node);
+        *place = Node {
+            parent,
+            next,
+            prev,
+            hash_next: place.hash_next,
+            ..made
+        };
+    }
+
+    /// A node becomes the first one in its ring below a parent, if it has one: its neighbours there.
+    #[inline(always)]
+    fn put_first(&mut self, node: u32, parent: u32, kind: Kind) -> (u32, u32) {
+        if parent == NONE {
+            return (node, node);
+        }
+        let ring = self.get_mut(parent).ring_mut(kind);
+        let first = core::mem::replace(&mut ring.active, node);
+        if first == NONE {
+            return (node, node);
+        }
+        let last = core::mem::replace(&mut self.get_mut(first).prev, node);
+        self.get_mut(last).next = node;
+        (first, last)
     }
 
     /// The part of a node, of this size, that holds a frame; made if it is missing. As many nodes as there are sizes
@@ -381,12 +465,10 @@ impl Tree {
     #[inline(always)]
     fn part_below(&mut self, node: u32, frame: u32) -> u32 {
         let at = self.get(node);
-        let &Node {
-            space, rights, depth, ..
-        } = at;
+        let (space, &Node { rights, depth, .. }) = (at.space(), at);
         let below = at.level() - 1;
         let page = at.page_of(frame) & !(pages(below) - 1);
-        let start = at.frame + (page - at.page) as u32;
+        let start = at.frame + (page - at.page()) as u32;
         if let Some(there) = self.find(space, below, page) {
             debug_assert!(self.get(there).kind() == Kind::Part, "another mapping within one");
             return there;
@@ -403,22 +485,36 @@ impl Tree {
         self.release(node);
     }
 
-    /// The same for the only kid of its parent, which nobody has visited since it is there.
+    /// Takes its only kid off a node, which is [released](Self::release) next.
     #[inline(always)]
-    pub fn remove_only_kid(&mut self, node: u32, parent: u32) {
-        self.get_mut(parent).kids.active = NONE;
-        self.release(node);
+    pub fn take_only_kid(&mut self, node: u32) {
+        self.get_mut(node).kids = Ring::EMPTY;
     }
 
-    /// A node that hangs nowhere any more is free.
+    /// Takes all kids off a node that no operation has visited since they are there: their first one. Those that are not
+    /// [released](Self::release) are [given back](Self::give_back).
     #[inline(always)]
-    fn release(&mut self, node: u32) {
+    pub fn take_kids(&mut self, node: u32) -> Option<u32> {
+        let kids = &mut self.get_mut(node).kids;
+        (kids.done == NONE).then(|| core::mem::replace(&mut kids.active, NONE))
+    }
+
+    /// Gives a node its kids from `rest` on to `last` back: those in front are released.
+    pub fn give_back(&mut self, node: u32, rest: u32, last: u32) {
+        self.get_mut(node).kids.active = rest;
+        self.get_mut(rest).prev = last;
+        self.get_mut(last).next = rest;
+    }
+
+    /// A node that hangs nowhere any more, or is one of kids that were [taken](Self::take_kids), is free.
+    #[inline(always)]
+    pub fn release(&mut self, node: u32) {
         let free = core::mem::replace(&mut self.free, node);
         self.free_count += 1;
         let at = self.get_mut(node);
         at.next = free;
-        let (space, level, page, after) = (at.space, at.key_level(), at.page, at.hash_next);
-        let bucket = self.bucket(space, level, page);
+        let (key, after) = (at.key, at.hash_next);
+        let bucket = self.bucket(key);
         self.hash_remove(node, bucket, after);
     }
 
@@ -487,8 +583,15 @@ impl Tree {
     pub fn only_kid(&self, node: u32) -> Option<u32> {
         let Ring { active, done } = self.get(node).kids;
         let kid = if active == NONE { done } else { active };
-        let only = kid != NONE && (active == NONE || done == NONE) && self.get(kid).is_alone(kid);
+        let only = kid != NONE && (active == NONE || done == NONE) && self.get(kid).next == kid;
         only.then_some(kid)
+    }
+
+    /// The same, if no operation has visited it since it is there.
+    #[inline(always)]
+    pub fn only_active_kid(&self, node: u32) -> Option<u32> {
+        let Ring { active, done } = self.get(node).kids;
+        (done == NONE && active != NONE && self.get(active).next == active).then_some(active)
     }
 
     /// An operation comes to a node: if it is another than the last one, all is to be visited.

@@ -82,13 +82,21 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Several pages that are given as one fpage to a place of the same size, or one where another one is.
     #[inline(never)]
     fn map_range(&mut self, (from, source): (SpaceId, u64), (to, window): (SpaceId, u64), way: u64) -> Option<u64> {
-        let (count, given) = (small(source)?, small(window)?);
-        if way != MAP || count != given || count > SHORT_MAX {
+        let count = small(source)?;
+        // Of the same size and aligned to it, but for the rights.
+        let is_same = is_plain(window, count * PAGE);
+        if way != MAP || !is_same || count > SHORT_MAX {
             return None;
         }
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let (from, to) = ((from.0 as u16, source / PAGE), (to.0 as u16, window / PAGE));
-        (self.map_run(from, to, (count, count), rights) == count).then_some(count)
+        // So none leaves its slot.
+        let done = self.map_stretch(from, to, count, rights);
+        if done == count {
+            return Some(count);
+        }
+        let (from, to, left) = ((from.0, from.1 + done), (to.0, to.1 + done), count - done);
+        (self.map_run(from, to, (left, count), rights) == left).then_some(count)
     }
 
     /// Several pages, or one that several spaces have.
@@ -245,6 +253,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 }
 
+const _: () = assert!(SHORT_MAX.is_power_of_two() && SHORT_MAX * PAGE < SLOT);
 const _: () = assert!(ROOT_GIVES_BELOW.is_multiple_of(SLOT) && MESSAGE_AREA.is_multiple_of(SLOT));
 const _: () = assert!(
     crate::bare::THREADS_MAX <= 1 << 16,
