@@ -32,7 +32,10 @@ fn numbers_and_text_are_those_of_the_host() {
     run("ld", &objects.iter().map(String::as_str).collect::<Vec<_>>());
     run("objcopy", &["--prefix-symbols=ours_", "library.o"]);
     let driver = tools::sources().join("decimal.c");
-    run("gcc", &["-O2", &driver.display().to_string(), "library.o", "-o", "decimal"]);
+    run(
+        "gcc",
+        &["-O2", &driver.display().to_string(), "library.o", "-o", "decimal"],
+    );
     let told = run(&folder.join("decimal").display().to_string(), &[VALUES, "1"]);
     assert!(told.ends_with(", 0 differences\n"), "{told}");
 }

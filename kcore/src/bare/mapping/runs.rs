@@ -81,7 +81,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         } = &mut self.half.mapping;
         let Some(receiver) = record(spaces, to) else { return 0 };
         let &Target { table, above, .. } = recent.target(to);
-        let affordable = ((receiver.quota - receiver.used) / NODE_UNITS[0]).min(tree.free());
+        let affordable = ((receiver.quota - receiver.used) / NODE_UNITS[0]).min(tree.free_nodes());
         let sources = &self.hardware.table(recent.source.table)[usize::from(index(source, 0))..];
         let targets = &self.hardware.table(table)[usize::from(index(target, 0))..];
         let count = count.min(affordable.into()) as usize;

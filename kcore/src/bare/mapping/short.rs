@@ -266,7 +266,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if is_present(entry.load(Relaxed)) {
             return self.replace_page((from, source), (to, target), rights);
         }
-        if receiver.quota - receiver.used < NODE_UNITS[0] || from == to || tree.free() < 1 {
+        if receiver.quota - receiver.used < NODE_UNITS[0] || from == to || tree.free_nodes() < 1 {
             return None;
         }
         let node = tree.find(from, 0, source)?;
@@ -332,7 +332,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             || receiver.quota - receiver.used < NODE_UNITS[0]
             || from == to
             || at.depth >= DEPTH_MAX
-            || tree.free() < 4
+            || tree.free_nodes() < 4
         {
             return None;
         }
@@ -381,7 +381,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             || is_large(table)
             || is_linked(table)
             || is_present(place.load(Relaxed))
-            || tree.free() < 2
+            || tree.free_nodes() < 2
         {
             return None;
         }

@@ -326,7 +326,7 @@ impl Tree {
 
     /// Nodes that can be made as it is.
     #[inline(always)]
-    pub fn free(&self) -> u32 {
+    pub fn free_nodes(&self) -> u32 {
         self.free_count
     }
 
