@@ -147,7 +147,7 @@ macro_rules! message {
                 "mov rax, [rax + {LOAD}]",
                 "mov cr3, rax",
                 "4:",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d"),
                 "mov r11d, {FLAGS}",
                 "swapgs",
@@ -176,7 +176,7 @@ macro_rules! message {
                 "9:",
                 // The second way may have set it. A thread that runs has none.
                 "mov qword ptr [rbx + {DEADLINE}], -1",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "8:",
                 "jmp {slow}",
                 $($apart,)*
