@@ -14,8 +14,10 @@ mod atomic {
 }
 
 pub mod protocol;
+pub mod record;
 
 pub use protocol::{Mailbox, Turn, Waiting};
+pub use record::{Processor, Processors};
 
 /// Processors that the kernel can use.
 pub const PROCESSORS_MAX: usize = 16;

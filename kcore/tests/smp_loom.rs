@@ -70,7 +70,7 @@ struct Kernel {
 
 #[derive(Default)]
 struct Inside {
-    /// Which processor's part is the hot one.
+    /// The processor that was inside last.
     here: u32,
     entered: u32,
     /// The processor that runs the one thread, or nobody.
