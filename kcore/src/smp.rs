@@ -29,8 +29,8 @@ const _: () = assert!(
 /// Looks of a processor that waits for its turn until it gets in line. Shorter waits are over by then, and the holder of a moment ago, which comes
 /// back, may go first.
 const PATIENCE: u32 = 4;
-/// Looks at a free lock until a processor goes before the first one in line, which does not look: where the machine is a guest, its host lets
-/// others run on that processor.
+/// Looks at a free lock until a processor goes before the first one in line, which does not look: where the machine is a guest, its host may let
+/// others run in the place of that processor.
 const ABSENCE: u32 = 16;
 
 /// A request to other processors. The asker waits until they have done it.

@@ -66,7 +66,7 @@ fn a_processor_that_waits_has_its_turn_soon() {
 }
 
 #[test]
-fn the_first_in_line_that_does_not_look_is_passed_and_stays_the_first() {
+fn the_first_in_line_that_does_not_look_is_waited_for_once() {
     let turn = free();
     assert!(turn.try_again(mark(0)));
     let [mut absent, mut next] = [1, 2].map(|of| Waiting::of(mark(of)));
@@ -78,10 +78,11 @@ fn the_first_in_line_that_does_not_look_is_passed_and_stays_the_first() {
     let looks = (0..LOOKS).take_while(|_| turn.look(&mut next).is_none()).count();
     assert!((1..LOOKS).contains(&looks), "passed after {looks} looks");
     turn.leave();
-    assert!(!turn.try_again(mark(2)), "the first one is in line still");
-    assert_eq!(turn.look(&mut absent), Some(true));
+    assert!(turn.try_again(mark(2)), "nobody is in line");
+    assert!(turn.look(&mut absent).is_none());
     turn.leave();
-    assert!(turn.try_again(mark(1)), "nobody is in line any more");
+    assert!(!turn.try_again(mark(2)), "it looks again, and is in line");
+    assert_eq!(turn.look(&mut absent), Some(true));
 }
 
 #[test]

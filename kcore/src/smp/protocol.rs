@@ -108,7 +108,9 @@ impl Turn {
         if word & TAKEN != 0 {
             waiting.missed = 0;
         } else if word >> IN_LINE == 0 || first_in_line(word) == me.processor() || waiting.missed >= ABSENCE {
-            let taken = word & !(LAST | me.in_line()) | me.0 | TAKEN;
+            // One that does not look leaves the line, or each turn would wait for it. It gets in line again with its next look.
+            let first = Mark::of(first_in_line(word));
+            let taken = word & !(LAST | me.in_line() | first.in_line()) | me.0 | TAKEN;
             if self.word.compare_exchange(word, taken, Acquire, Relaxed).is_ok() {
                 return Some(word & LAST != me.0);
             }
