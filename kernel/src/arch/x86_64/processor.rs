@@ -148,7 +148,7 @@ fn word<const AT: usize>() -> usize {
     let word;
     // SAFETY: as in `own`. The word changes, but by the holder of the kernel lock alone, which looks.
     unsafe {
-        asm!("mov {:e}, gs:[{AT}]", out(reg) word, AT = const AT, options(pure, readonly, nostack, preserves_flags))
+        asm!("mov {:e}, gs:[{AT}]", out(reg) word, AT = const AT, options(pure, readonly, nostack, preserves_flags));
     };
     word
 }
@@ -221,7 +221,7 @@ impl Processors for Records {
     fn note_space(&mut self, space: SpaceId) {
         // SAFETY: as in `deref_mut`; the word is the record's space.
         unsafe {
-            asm!("mov gs:[{AT}], {:e}", in(reg) space.0, AT = const LOADED_SPACE, options(nostack, preserves_flags))
+            asm!("mov gs:[{AT}], {:e}", in(reg) space.0, AT = const LOADED_SPACE, options(nostack, preserves_flags));
         };
     }
 }
