@@ -1,6 +1,5 @@
 //! The line for the kernel lock: how often a processor that waits is passed by others.
 
-#[allow(dead_code, reason = "a part of it is used")]
 mod fake;
 
 use fake::Random;
