@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU64;
 use crate::{
     Frame, ThreadId,
     frames::PAGE_BYTES,
-    smp::{HandedOver, Request},
+    smp::{HandedOver, Processors, Request},
     space::Tags,
     thread::Row,
     trace::Kind,
@@ -17,6 +17,11 @@ pub trait Hardware {
     /// The row in which threads stand.
     type Row: Row;
 
+    /// The records of the processors.
+    type Processors: Processors;
+
+    /// Them; called once.
+    fn processors(&mut self) -> Self::Processors;
     /// The places that threads have; called once.
     fn threads(&mut self) -> Self::Row;
     /// A frame as a page table. Entries are atomic because the processors walk them.

@@ -22,8 +22,9 @@ use crate::{
     Half, Hardware, SpaceId,
     frames::{Frames, Range},
     portal::Portals,
-    scheduler::{Link, NONE, RunQueues, Standing},
+    scheduler::{Link, NONE},
     shares::Shares,
+    smp::Processors,
     space::Spaces,
     thread::{NO_TIME, Operation, Resumed, State, Thread, Threads},
     timers::Timers,
@@ -43,42 +44,6 @@ const WOKEN_BY_A_TICK: u32 = 8;
 /// The time until the next ones if more threads are to be woken. Meanwhile the woken ones run, the most urgent ones.
 const PAUSE_NS: u64 = 50_000;
 
-/// One processor's part.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each holds of a processor, or does not, and none follows from another"
-)]
-pub struct Processor {
-    /// Its number.
-    number: u32,
-    /// Index of the thread that runs on it, or [`NONE`].
-    current: u32,
-    /// The space whose root is loaded; none only while it is on the kernel's own. Written where the root is loaded.
-    space: SpaceId,
-    /// Whether the processor must be set up before a thread goes on, even if the thread's root is loaded.
-    anew: bool,
-    /// Whether something may have happened since the last look that keeps the thread that ran then from going on at once: another one runs, it
-    /// is in another space, somebody is more urgent, or the machine stops ([`Kernel::is_undisturbed`]).
-    upset: bool,
-    /// When the current thread began to run.
-    since_ns: u64,
-    /// When the slice began that it runs on: its own, or one that was passed to it with a message.
-    slice_ns: u64,
-    /// [`Standing::payer`] of the thread that runs, or ran last; the root's share pays while nobody runs.
-    payer: Standing,
-    /// Until when the time of this processor was charged to shares.
-    charged_ns: u64,
-    /// Index of the thread whose state its vector unit holds, or [`NONE`]: the unit is off.
-    unit: u32,
-    /// Whether it was told to look for a thread and has not been here since.
-    called: bool,
-    /// Index of the thread that is to do its operation again here next, or [`NONE`].
-    again: u32,
-    /// Whether it has started at all.
-    runs: bool,
-    queues: RunQueues,
-}
-
 /// All kernel state but what only the hardware layer knows. `P` is the second half. Its rooms are private to this folder: others look at them
 /// and change them through the doors in `doors` and `messages`, and through [`crate::Machine`] (decision 0119).
 pub struct Kernel<H: Hardware, P = ()> {
@@ -92,12 +57,10 @@ pub struct Kernel<H: Hardware, P = ()> {
     threads: Threads<H::Row>,
     /// Remembered ways into protected procedures.
     portals: Portals,
-    /// The processor that this event is handled on. The others' parts wait in `others`; whoever
-    /// takes the kernel lock after another processor changes them over ([`Kernel::change_over`]), so that
-    /// the fast paths find theirs at a fixed place.
-    processor: Processor,
-    /// Parts of all processors by number, nothing in the place of the one above. Empty where there is but one.
-    others: Vec<Processor>,
+    /// The record of the processor that this event is handled on, which the machine finds, and those of the others.
+    processor: H::Processors,
+    /// One more than the highest number of a processor; zero where there is but one.
+    processors: u32,
     links: Vec<Link>,
     waits: WaitQueues,
     /// When threads with a deadline are woken.
@@ -124,16 +87,6 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub const SPACES: usize = offset_of!(Self, spaces) + Spaces::BASE;
     /// Offset of the address of the portal cache.
     pub const WAYS: usize = offset_of!(Self, portals) + Portals::BASE;
-    /// Offset of the space whose root is loaded.
-    pub const LOADED_SPACE: usize = offset_of!(Self, processor) + offset_of!(Processor, space);
-    /// Offset of the index of the thread that runs here.
-    pub const CURRENT: usize = offset_of!(Self, processor) + offset_of!(Processor, current);
-    /// Offset of the number of the processor that handles this event.
-    pub const HERE: usize = offset_of!(Self, processor) + offset_of!(Processor, number);
-    /// Offset of the index of the thread that uses the vector unit here.
-    pub const UNIT: usize = offset_of!(Self, processor) + offset_of!(Processor, unit);
-    /// Offset of the priorities that have a thread waiting here, a bit each.
-    pub const OCCUPIED: usize = offset_of!(Self, processor) + offset_of!(Processor, queues) + RunQueues::OCCUPIED;
 
     /// A kernel over these ranges of memory.
     pub fn new(mut hardware: H, ranges: &[Range]) -> Self {
@@ -141,14 +94,15 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let spaces = Spaces::new(hardware.tags(), frames.total());
         let threads = Threads::new(hardware.threads(), P::THREADS_MAX);
         let waits = WaitQueues::new(hardware.random());
+        let processor = hardware.processors();
         Self {
             hardware,
             frames,
             spaces,
             threads,
             portals: Portals::default(),
-            processor: Processor::new(0),
-            others: Vec::new(),
+            processor,
+            processors: 0,
             links: vec![Link::LOOSE; P::THREADS_MAX],
             waits,
             timers: Timers::new(P::THREADS_MAX),
@@ -287,7 +241,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// nothing was done. Counted in instructions (`yield-switch`).
     #[inline(always)]
     pub fn rotate(&mut self, rip: u64, rsp: u64) -> Option<Rotation> {
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         let current = processor.current;
         let standing = self.threads.table.get(current as usize)?.standing;
         let next = processor.queues.rotate(&mut self.links, current, standing.level())?;
@@ -316,7 +270,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Whether a waiting thread should run instead of the current one.
     #[inline]
     pub fn should_preempt(&self) -> bool {
-        let processor = &self.processor;
+        let processor = &*self.processor;
         match (processor.queues.highest(), self.current()) {
             (Some(waiting), Some(current)) => waiting > self.threads.table[current as usize].standing.level(),
             (waiting, None) => waiting.is_some(),
@@ -356,13 +310,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The same for a thread that was in `space` when the server outside was entered for it.
     #[inline]
     pub fn stays_in(&self, space: SpaceId) -> bool {
-        let processor = &self.processor;
-        self.threads
-            .table
-            .get(processor.current as usize)
-            .is_some_and(|thread| {
-                thread.space == space && !processor.anew && !processor.queues.has_above(thread.standing.level())
-            })
+        let processor = &*self.processor;
+        let index = self.processor.runs_now();
+        self.threads.table.get(index).is_some_and(|thread| {
+            thread.space == space && !processor.anew && !processor.queues.has_above(thread.standing.level())
+        })
     }
 
     /// Whether so much time has passed since the thread was taken that this processor took last.
@@ -378,7 +330,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let Some(current) = self.current() else { return false };
         self.charge(now);
         self.stands(current);
-        let processor = &self.processor;
+        let processor = &*self.processor;
         if now < processor.slice_ns + TIME_SLICE_NS {
             self.hardware.set_timer(processor.slice_ns + TIME_SLICE_NS);
             return false;
@@ -415,7 +367,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline(always)]
     fn begin_run(&mut self, index: u32, now: u64) -> &Thread {
         self.begin_slice(now);
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         processor.current = index;
         processor.upset = true;
         let thread = &mut self.threads.table[index as usize];
@@ -431,7 +383,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The slice of the thread that runs here from now on begins.
     #[inline(always)]
     pub(crate) fn begin_slice(&mut self, now: u64) {
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         processor.since_ns = now;
         processor.slice_ns = now;
         self.hardware.set_timer(now + TIME_SLICE_NS);
@@ -441,7 +393,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline]
     pub(crate) fn account(&mut self) {
         let now = self.hardware.now_ns();
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         if let Some(thread) = self.threads.table.get_mut(processor.current as usize) {
             thread.time_ns += now.saturating_sub(processor.since_ns);
         }
@@ -461,14 +413,14 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline]
     pub(crate) fn pass_to(&mut self, index: u32) {
         let thread = &mut self.threads.table[index as usize];
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         let can_run = thread.can_run_on(processor.number);
         if processor.current == NONE && can_run && processor.queues.highest() <= Some(thread.standing.level()) {
             if thread.standing.payer() != processor.payer && !self.stands_ahead(index) {
                 return;
             }
             let thread = &mut self.threads.table[index as usize];
-            let processor = &mut self.processor;
+            let processor = &mut *self.processor;
             thread.behind_in = self.shares.period();
             thread.state = State::Running;
             thread.processor = processor.number;
@@ -481,10 +433,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     #[inline]
     pub(crate) fn enqueue(&mut self, index: u32) {
-        let number = if self.others.is_empty() {
-            self.processor.number
-        } else {
+        let number = if self.has_others() {
             self.place(index)
+        } else {
+            self.processor.number
         };
         self.enqueue_at(index, number);
     }
@@ -499,12 +451,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         match state {
             State::Ready => {
                 let level = self.level(&self.threads.table[index as usize]);
-                // Not by `part_mut`: that would borrow the links, too.
-                let part = if number == self.processor.number {
-                    &mut self.processor
-                } else {
-                    &mut self.others[number as usize]
-                };
+                let part = self.processor.part_mut(number);
                 part.queues.remove(&mut self.links, index, level);
                 if part.again == index {
                     part.again = NONE;

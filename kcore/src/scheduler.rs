@@ -183,17 +183,14 @@ pub struct RunQueues {
     count: u32,
 }
 
-impl Default for RunQueues {
-    fn default() -> Self {
-        Self {
-            queues: [List::EMPTY; LEVELS],
-            occupied: 0,
-            count: 0,
-        }
-    }
-}
-
 impl RunQueues {
+    /// Queues in which nobody waits.
+    pub const EMPTY: Self = Self {
+        queues: [List::EMPTY; LEVELS],
+        occupied: 0,
+        count: 0,
+    };
+
     /// Offset of the word that says which queues have members, a bit each.
     pub const OCCUPIED: usize = core::mem::offset_of!(Self, occupied);
 
@@ -320,7 +317,7 @@ mod tests {
     #[test]
     fn higher_priorities_first_then_in_turn() {
         let mut links = [Link::LOOSE; 8];
-        let mut queues = RunQueues::default();
+        let mut queues = RunQueues::EMPTY;
         for (thread, priority) in [(0, 3), (1, 3), (2, 7), (3, 0)] {
             queues.push(&mut links, thread, priority);
         }
@@ -334,7 +331,7 @@ mod tests {
     fn rotating_is_taking_and_appending() {
         for waiting in 0..4 {
             let mut links = [Link::LOOSE; 8];
-            let mut queues = RunQueues::default();
+            let mut queues = RunQueues::EMPTY;
             (0..waiting).for_each(|thread| queues.push(&mut links, thread, 3));
             let mut expected: Vec<u32> = (0..waiting).collect();
             let first = queues.rotate(&mut links, 7, 3);

@@ -14,11 +14,24 @@ mod atomic {
 }
 
 pub mod protocol;
+pub mod record;
 
-pub use protocol::{Mailbox, Turn};
+pub use protocol::{Mailbox, Turn, Waiting};
+pub use record::{Processor, Processors};
 
 /// Processors that the kernel can use.
 pub const PROCESSORS_MAX: usize = 16;
+const _: () = assert!(
+    PROCESSORS_MAX <= u16::BITS as usize,
+    "each has a bit in the line for a turn"
+);
+
+/// Looks of a processor that waits for its turn until it gets in line. Shorter waits are over by then, and the holder of a moment ago, which comes
+/// back, may go first.
+const PATIENCE: u32 = 4;
+/// Looks at a free lock until a processor goes before the first one in line, which does not look: where the machine is a guest, its host may let
+/// others run in the place of that processor.
+const ABSENCE: u32 = 16;
 
 /// A request to other processors. The asker waits until they have done it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

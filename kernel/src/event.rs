@@ -444,6 +444,7 @@ pub fn leave_from<S: Supervisor>(mut system: Guard<'_, System<S>>) -> ! {
             // The work answered a thread, which runs here now.
             continue;
         }
+        // Behind a piece of long work interrupts have their turn, and so has each processor that is in line.
         drop(system);
         if busy {
             arch::poll_interrupts();

@@ -18,7 +18,7 @@ use kcore::{
 };
 
 use crate::{
-    arch::{self, Vectors},
+    arch::{self, Records, Vectors},
     console::Line,
     log::Log,
     mem::{heap, row::Row},
@@ -77,6 +77,11 @@ impl Pc {
 
 impl Hardware for Pc {
     type Row = Row;
+    type Processors = Records;
+
+    fn processors(&mut self) -> Records {
+        Records::take()
+    }
 
     fn threads(&mut self) -> Row {
         Row::take()

@@ -22,6 +22,7 @@ use abi::layout::BootReport;
 use kcore::{
     Frame, Hardware, HoldsMachine, Kernel, Machine,
     paging::{frame_of, is_present},
+    smp::record::FakeProcessors,
     space::Tags,
     thread::FakeRow,
 };
@@ -281,6 +282,11 @@ impl FakeHardware {
 
 impl Hardware for FakeHardware {
     type Row = FakeRow;
+    type Processors = FakeProcessors;
+
+    fn processors(&mut self) -> FakeProcessors {
+        FakeProcessors::default()
+    }
 
     fn threads(&mut self) -> FakeRow {
         FakeRow::of(64)

@@ -4,6 +4,7 @@ use super::Kernel;
 use crate::{
     Half, Hardware,
     scheduler::LEVELS,
+    smp::Processors,
     thread::{NO_TIME, State, Thread},
 };
 
@@ -68,7 +69,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         for (index, thread) in self.threads.table.iter().enumerate() {
             if let Some(processor) = thread.vectors.processor()
-                && self.part(processor).unit != index as u32
+                && self.processor.part(processor).unit != index as u32
             {
                 return Err("a thread's vector registers are in a unit that holds another's");
             }

@@ -6,6 +6,7 @@ use crate::{
     Half, Hardware, SpaceId, ThreadId,
     frames::Frames,
     scheduler::NONE,
+    smp::Processors,
     space::Spaces,
     thread::{Context, Operation, Resumed, State, Thread, Threads},
 };
@@ -62,20 +63,22 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The thread that runs here.
     #[inline(always)]
     pub fn current_thread(&self) -> Option<&Thread> {
-        self.threads.table.get(self.processor.current as usize)
+        let index = self.processor.runs_now();
+        self.threads.table.get(index)
     }
 
     /// The thread that runs here, by index.
     #[inline]
     pub fn current(&self) -> Option<u32> {
-        let current = self.processor.current;
-        (current != NONE).then_some(current)
+        let current = self.processor.runs_now();
+        (current != NONE as usize).then_some(current as u32)
     }
 
     /// The registers of the thread that runs here.
     #[inline(always)]
     pub fn current_context(&mut self) -> Option<&mut Context> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let index = self.processor.runs_now();
+        let thread = self.threads.table.get_mut(index)?;
         Some(&mut thread.context)
     }
 
@@ -93,7 +96,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The running thread has called: it goes on there.
     #[inline(always)]
     pub fn called_from(&mut self, (rip, rsp): (u64, u64)) -> Option<&Thread> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let index = self.processor.runs_now();
+        let thread = self.threads.table.get_mut(index)?;
         (thread.context.rip, thread.context.rsp) = (rip, rsp);
         Some(thread)
     }
@@ -148,8 +152,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             frames: &mut self.frames,
             hardware: &mut self.hardware,
             elsewhere: Elsewhere {
-                parts: &self.others,
-                here: self.processor.number,
+                processors: &self.processor,
+                count: self.processors,
             },
         }
     }
@@ -170,7 +174,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The thread that runs here, to set and to break in tests.
     #[cfg(any(test, feature = "fake-hardware"))]
     pub fn current_thread_mut(&mut self) -> Option<&mut Thread> {
-        self.threads.table.get_mut(self.processor.current as usize)
+        self.threads.table.get_mut(self.processor.runs_now())
     }
 
     /// Physical memory, to use up and to break in tests.

@@ -11,7 +11,7 @@ use crate::{
     paging::{decode_page, encode_page, frame_of, is_present, unused, withhold},
     portal::Stale,
     scheduler::Standing,
-    smp::Request,
+    smp::{Processors, Request},
     thread::{Context, NO_TIME, PortalFrame, Resumed, State},
     trace::Kind,
     wait::Key,
@@ -306,7 +306,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         if waiting {
             self.enqueue(index);
         }
-        self.part_mut(number).upset = true;
+        self.processor.part_mut(number).upset = true;
         // On its processor another thread may be more urgent now.
         self.call(index);
     }

@@ -273,7 +273,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// A thread that waits for a message has one, and runs instead of the current one.
     #[inline(always)]
     pub(crate) fn receive_at_once(&mut self, receiver: u32) -> Option<(&mut Context, &mut Part)> {
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         let thread = self.threads.table.get_mut(receiver as usize)?;
         debug_assert!(
             thread.state == State::Receiving && thread.slow & TAKES == 0,

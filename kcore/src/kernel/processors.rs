@@ -7,80 +7,33 @@
 //! Nothing is read or written of a thread that runs elsewhere but what the kernel keeps itself: its registers
 //! are in that processor. [`Kernel::hold`] takes it off first.
 
-use alloc::vec::Vec;
-
-use super::{Kernel, Processor, TIME_SLICE_NS};
+use super::{Kernel, TIME_SLICE_NS};
 use crate::{
     Half, Hardware, SpaceId,
     scheduler::{AHEAD, NONE, Standing},
+    smp::{Processor, Processors, record::ROOT},
     thread::{Resumed, State, Thread},
 };
-
-/// The standing of work for no thread: the root's share pays.
-const ROOT: Standing = Standing::new(0, 0);
 
 /// Threads that are put behind at once at most, before interrupts have their turn. One may cost 2,600 instructions, with accounts 16 levels deep.
 const PUT_BEHIND_AT_ONCE: u32 = 6;
 
-impl Processor {
-    /// One that does nothing.
-    pub(super) fn new(number: u32) -> Self {
-        Self {
-            number,
-            current: NONE,
-            space: SpaceId::NONE,
-            anew: false,
-            upset: true,
-            since_ns: 0,
-            slice_ns: 0,
-            payer: ROOT,
-            charged_ns: 0,
-            unit: NONE,
-            called: false,
-            again: NONE,
-            runs: true,
-            queues: crate::scheduler::RunQueues::default(),
-        }
-    }
-
-    /// Nobody runs on it any more.
-    #[inline(always)]
-    pub(super) fn vacate(&mut self) {
-        self.current = NONE;
-        self.upset = true;
-    }
-
-    /// It is in no space any more.
-    pub(super) fn leave_space(&mut self) {
-        self.space = SpaceId::NONE;
-        self.upset = true;
-    }
-
-    /// Whether it has nothing to do, now or next.
-    fn is_idle(&self) -> bool {
-        self.current == NONE && self.queues.count() == 0 && self.runs
-    }
-}
-
 /// The processors beside the one that handles this event.
 #[derive(Copy, Clone)]
 pub struct Elsewhere<'a> {
-    /// All parts by number, or none where there is but one.
-    pub(super) parts: &'a [Processor],
-    /// This one's number.
-    pub(super) here: u32,
+    /// The records of all.
+    pub(super) processors: &'a dyn Processors,
+    /// How many there are, or zero where there is but one.
+    pub(super) count: u32,
 }
 
 impl Elsewhere<'_> {
     /// Bits of those for which something holds.
     fn that(self, holds: impl Fn(&Processor) -> bool) -> u32 {
-        let mut found = 0;
-        for (number, part) in self.parts.iter().enumerate() {
-            if number as u32 != self.here && holds(part) {
-                found |= 1 << number;
-            }
-        }
-        found
+        let here = self.processors.number;
+        (0..self.count)
+            .filter(|&number| number != here && holds(self.processors.part(number)))
+            .fold(0, |found, number| found | 1 << number)
     }
 
     /// Bits of those who are in a space, and so may hold translations of it.
@@ -98,12 +51,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Says which processors run (a bit for each number, this one's among them), before the first thread does.
     pub fn set_processors(&mut self, running: u32) {
         if running.count_ones() > 1 {
-            self.others = (0..32 - running.leading_zeros())
-                .map(|number| Processor {
-                    runs: running & 1 << number != 0,
-                    ..Processor::new(number)
-                })
-                .collect::<Vec<_>>();
+            self.processors = u32::BITS - running.leading_zeros();
+            for number in 0..self.processors {
+                self.processor.part_mut(number).runs = running & 1 << number != 0;
+            }
             self.shares.set_processors(running.count_ones());
             self.spaces.keep_nothing();
         }
@@ -112,53 +63,24 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The processor that handles this event.
     #[inline]
     pub fn here(&self) -> u32 {
-        self.processor.number
+        self.processor.own_number()
     }
 
     /// Whether several processors run.
     #[inline]
     pub fn has_others(&self) -> bool {
-        !self.others.is_empty()
+        self.processors > 0
     }
 
-    /// Another processor handles events now.
+    /// A processor handles events again, after another one. Its record is where it was.
     pub fn change_over(&mut self, number: u32) {
-        let here = self.processor.number as usize;
-        if number as usize >= self.others.len() || number as usize == here {
-            return;
-        }
-        core::mem::swap(&mut self.processor, &mut self.others[here]);
-        core::mem::swap(&mut self.processor, &mut self.others[number as usize]);
+        self.processor.come_in(number);
         self.processor.called = false;
     }
 
-    /// The parts of all processors, in no order.
+    /// The records of all processors.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Processor> {
-        // The entry in `others` for this processor itself counts for nothing.
-        let here = self.processor.number;
-        core::iter::once(&self.processor).chain(
-            self.others
-                .iter()
-                .enumerate()
-                .filter(move |(number, _)| *number as u32 != here)
-                .map(|(_, part)| part),
-        )
-    }
-
-    /// A processor's part.
-    pub(super) fn part(&self, number: u32) -> &Processor {
-        if number == self.processor.number {
-            return &self.processor;
-        }
-        self.others.get(number as usize).unwrap_or(&self.processor)
-    }
-
-    /// The same, to change.
-    pub(super) fn part_mut(&mut self, number: u32) -> &mut Processor {
-        if number == self.processor.number {
-            return &mut self.processor;
-        }
-        self.others.get_mut(number as usize).unwrap_or(&mut self.processor)
+        (0..self.processors.max(1)).map(|number| self.processor.part(number))
     }
 
     /// Bits of the other processors for which something holds.
@@ -168,8 +90,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     pub(super) fn elsewhere(&self) -> Elsewhere<'_> {
         Elsewhere {
-            parts: &self.others,
-            here: self.processor.number,
+            processors: &self.processor,
+            count: self.processors,
         }
     }
 
@@ -178,7 +100,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if thread.state != State::Running {
             return 0;
         }
-        let since_ns = self.part(thread.processor).since_ns;
+        let since_ns = self.processor.part(thread.processor).since_ns;
         self.hardware.now_ns().saturating_sub(since_ns)
     }
 
@@ -190,7 +112,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if let Some(number) = thread.vectors.processor() {
             return number;
         }
-        let last = self.part(thread.processor);
+        let last = self.processor.part(thread.processor);
         if last.is_idle() {
             return last.number;
         }
@@ -214,10 +136,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             }
         };
         let mut best = (burden(last), last.number);
-        for number in 0..self.others.len() as u32 {
-            let part = self.part(number);
+        for part in self.parts() {
             if part.runs && burden(part) < best.0 {
-                best = (burden(part), number);
+                best = (burden(part), part.number);
             }
         }
         best.1
@@ -232,11 +153,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.processor = number;
         let is_here = number == self.processor.number;
         let part = if is_here {
-            &mut self.processor
-        } else if let Some(part) = self.others.get_mut(number as usize) {
-            part
+            &mut *self.processor
         } else {
-            return;
+            self.processor.part_mut(number)
         };
         part.queues.push(&mut self.links, index, level);
         let urgent = self
@@ -256,7 +175,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let thread = &self.threads.table[index as usize];
         let number = thread.processor;
         if thread.state == State::Running && number != self.processor.number {
-            self.part_mut(number).called = true;
+            self.processor.part_mut(number).called = true;
             self.hardware.wake_processor(number);
         }
     }
@@ -268,7 +187,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let table = &self.threads.table;
         let fits = |thread: u32| table[thread as usize].can_run_on(here);
         let mut best: Option<(u32, u8, u32)> = None;
-        for part in self.others.iter().filter(|part| part.number != here) {
+        for part in self.parts().filter(|part| part.number != here) {
             if part.queues.count() > 0
                 && let Some((thread, level)) = part.queues.find(&self.links, fits)
                 && Some(level) > best.map_or(above, |(_, best, _)| Some(best))
@@ -277,7 +196,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             }
         }
         let (thread, level, from) = best?;
-        let part = &mut self.others[from as usize];
+        let part = self.processor.part_mut(from);
         part.queues.remove(&mut self.links, thread, level);
         if part.again == thread {
             part.again = NONE;
@@ -293,7 +212,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let idle = self.others_where(|part| part.is_idle() && !part.called);
         if idle != 0 {
             let number = idle.trailing_zeros();
-            self.part_mut(number).called = true;
+            self.processor.part_mut(number).called = true;
             self.hardware.wake_processor(number);
         }
     }
@@ -313,7 +232,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let number = self.threads.table[index as usize].processor;
         let handed = self.hardware.stop_processor(number);
         let now = self.hardware.now_ns();
-        let part = self.part_mut(number);
+        let part = self.processor.part_mut(number);
         let ran_ns = now.saturating_sub(part.since_ns);
         part.vacate();
         // It left the space when it was stopped.
@@ -356,11 +275,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Takes the first thread that waits here, if it stands as the one that ran last, and nobody elsewhere goes before it.
     #[inline(always)]
     pub(super) fn take_same(&mut self) -> Option<u32> {
-        let processor = &mut self.processor;
+        let processor = &mut *self.processor;
         let (index, level) = processor.queues.first()?;
         let standing = self.threads.table.get(index as usize)?.standing;
-        if standing.payer() != processor.payer || standing.level() != level || level < AHEAD && !self.others.is_empty()
-        {
+        if standing.payer() != processor.payer || standing.level() != level || level < AHEAD && self.processors > 0 {
             return None;
         }
         processor.queues.remove(&mut self.links, index, level);
@@ -373,7 +291,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     pub(super) fn take_first(&mut self) -> Option<u32> {
         for _ in 0..PUT_BEHIND_AT_ONCE {
             let highest = self.processor.queues.highest();
-            let stolen = if highest >= Some(AHEAD) || self.others.is_empty() {
+            let stolen = if highest >= Some(AHEAD) || !self.has_others() {
                 None
             } else {
                 self.steal(highest.map(|_| AHEAD - 1))
@@ -448,11 +366,12 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     /// Charges the time of this processor, and begins a period if it is time.
     pub(super) fn charge(&mut self, now: u64) {
-        let part = &mut self.processor;
+        let part = &mut *self.processor;
         let ns = now.saturating_sub(core::mem::replace(&mut part.charged_ns, now));
         self.shares.charge(part.payer.share(), ns);
         if self.shares.next_period(now) {
-            for part in self.others.iter_mut().chain([&mut self.processor]) {
+            for number in 0..self.processors.max(1) {
+                let part = self.processor.part_mut(number);
                 part.queues.come_forward(&mut self.links);
                 part.upset = true;
                 part.payer = part.payer.ahead();

@@ -10,13 +10,14 @@ use abi::{
     address::{PAGE, SLOT},
 };
 
-use super::{Kernel, Processor};
+use super::Kernel;
 use crate::{
     Frame, Half, Hardware, SpaceId,
     debugger::{Command, ThreadName},
     frames::Use,
     paging::{PageEntry, decode_link, decode_page, frame_of, is_large, is_present},
     scheduler::{LEVELS, NONE},
+    smp::Processor,
     space::Space,
     thread::{Name, State, Thread, VectorState},
 };
@@ -294,8 +295,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     fn report_queues(&self, out: Out<'_>) -> fmt::Result {
-        for number in 0..self.others.len().max(1) as u32 {
-            self.report_processor(self.part(number), out)?;
+        for part in self.parts() {
+            self.report_processor(part, out)?;
         }
         for thread in self.living() {
             if let State::Parked(key) = thread.state {

@@ -1,7 +1,11 @@
 //! The root that each processor has loaded (decision 0070), protected calls, which load another one, and requests to other processors to forget translations.
 
 use super::Kernel;
-use crate::{Half, Hardware, SpaceId, smp::Request, thread::PortalFrame};
+use crate::{
+    Half, Hardware, SpaceId,
+    smp::{Processors, Request},
+    thread::PortalFrame,
+};
 
 /// The place where a protected call continues.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -17,7 +21,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// goes on. Counted in instructions (`pdx-round-trip`).
     #[inline(always)]
     pub fn portal_call(&mut self, entry: u64, pd: u64, rip: u64, rsp: u64) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let thread = self.threads.table.get_mut(self.processor.runs_now())?;
         if thread.slow != 0 {
             return None;
         }
@@ -42,7 +46,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Return from a protected call, if nobody wants to see it.
     #[inline(always)]
     pub fn portal_return(&mut self) -> Option<Crossing> {
-        let thread = self.threads.table.get_mut(self.processor.current as usize)?;
+        let thread = self.threads.table.get_mut(self.processor.runs_now())?;
         let callee = self.spaces.find_mut(thread.space)?;
         if thread.slow | callee.stacks_wanted() != 0 {
             return None;
@@ -63,7 +67,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     #[inline(always)]
     pub fn load(&mut self, space: SpaceId, load: u64) {
         self.hardware.load_root(load);
-        self.processor.space = space;
+        self.processor.note_space(space);
     }
 
     /// Puts this processor in `space`, for a thread that it is set up for.
@@ -111,13 +115,14 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     /// Every processor that is in a space leaves it, before what it is made of is freed.
     pub(super) fn leave_everywhere(&mut self, space: SpaceId) {
         self.ask_inside(space, Request::LeaveRoot);
-        for processor in &mut self.others {
-            if processor.space == space {
-                processor.leave_space();
-            }
-        }
         if self.processor.space == space {
             self.leave_space();
+        }
+        for number in 0..self.processors {
+            let part = self.processor.part_mut(number);
+            if part.space == space {
+                part.leave_space();
+            }
         }
         debug_assert!(
             self.is_root_known(),

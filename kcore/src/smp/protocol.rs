@@ -5,40 +5,80 @@
 //! not wait comes back to user code, or to a halt, where the interrupt that goes with each request reaches it.
 //! That is why the asker may keep its turn while it waits.
 
-use super::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-    spin_loop,
+use super::{
+    ABSENCE, PATIENCE,
+    atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        spin_loop,
+    },
 };
 
-/// In a turn's word: somebody has it.
+/// In a turn's word: somebody has it. The lowest byte has no other bit, so its holder may give the turn up by storing a zero there.
 pub const TAKEN: u32 = 1;
+/// In a turn's word: the number of the present or last holder.
+const LAST: u32 = 0xff00;
+/// The place of that number.
+const NUMBER: u32 = 8;
+/// The place of the processors in line, a bit each.
+const IN_LINE: u32 = 16;
 
-/// The word by which a processor takes its turn: its number above the bit [`TAKEN`].
+/// The word by which a processor takes its turn: its number in the place of the last holder's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Mark(pub u32);
 
 impl Mark {
     /// That of a processor.
     pub const fn of(processor: u32) -> Self {
-        Self(processor << 1)
+        Self(processor << NUMBER)
     }
 
     /// The processor's number.
     pub const fn processor(self) -> u32 {
-        self.0 >> 1
+        self.0 >> NUMBER
+    }
+
+    /// Its bit among those in line.
+    const fn in_line(self) -> u32 {
+        1 << (IN_LINE + self.processor())
     }
 }
 
-/// The present or last holder of the lock. Its number in the same word makes the common case, the same
-/// processor again, as cheap as a lock that knows nothing of processors.
+/// The first processor in line: the next one behind the last holder, in the order of their numbers. So each other one goes before it once at most.
+const fn first_in_line(word: u32) -> u32 {
+    let behind = ((word & LAST) >> NUMBER) + 1;
+    let line = (word >> IN_LINE) as u16;
+    (line.rotate_right(behind % u16::BITS).trailing_zeros() + behind) % u16::BITS
+}
+
+/// A processor that waits for its turn.
+pub struct Waiting {
+    me: Mark,
+    looks: u32,
+    /// Looks in a row that found the lock free, and somebody else first.
+    missed: u32,
+}
+
+impl Waiting {
+    /// One that begins to.
+    pub const fn of(me: Mark) -> Self {
+        Self {
+            me,
+            looks: 0,
+            missed: 0,
+        }
+    }
+}
+
+/// The kernel lock: who has it or had it last, and who is in line for it. All of that is one word, which makes the common case, the same
+/// processor again while nobody is in line, as cheap as a lock that knows nothing of processors.
 #[derive(Debug)]
 pub struct Turn {
     pub(super) word: AtomicU32,
 }
 
 impl Turn {
-    /// Takes the turn if it is free and this processor had it last.
+    /// Takes the turn if it is free, this processor had it last, and nobody is in line.
     #[inline(always)]
     pub fn try_again(&self, me: Mark) -> bool {
         self.word.compare_exchange(me.0, me.0 | TAKEN, Acquire, Relaxed).is_ok()
@@ -47,22 +87,54 @@ impl Turn {
     /// Waits for the turn, and tells whether another processor had it meanwhile. `meanwhile` is called again and again; if it answers no the
     /// wait is given up.
     pub fn take(&self, me: Mark, mut meanwhile: impl FnMut() -> bool) -> Option<bool> {
+        let mut waiting = Waiting::of(me);
         loop {
-            let word = self.word.load(Relaxed);
-            if word & TAKEN == 0 && self.word.compare_exchange(word, me.0 | TAKEN, Acquire, Relaxed).is_ok() {
-                return Some(word != me.0);
+            let taken = self.look(&mut waiting);
+            if taken.is_some() {
+                return taken;
             }
             if !meanwhile() {
+                self.give_up(&waiting);
                 return None;
             }
             spin_loop();
         }
     }
 
-    /// Gives the turn up. Only its holder does.
+    /// Looks once whether a processor that waits has its turn, and takes it then: tells whether another one had it meanwhile.
+    pub fn look(&self, waiting: &mut Waiting) -> Option<bool> {
+        let me = waiting.me;
+        let word = self.word.load(Relaxed);
+        if word & TAKEN != 0 {
+            waiting.missed = 0;
+        } else if word >> IN_LINE == 0 || first_in_line(word) == me.processor() || waiting.missed >= ABSENCE {
+            // One that does not look leaves the line, or each turn would wait for it. It gets in line again with its next look.
+            let first = Mark::of(first_in_line(word));
+            let taken = word & !(LAST | me.in_line() | first.in_line()) | me.0 | TAKEN;
+            if self.word.compare_exchange(word, taken, Acquire, Relaxed).is_ok() {
+                return Some(word & LAST != me.0);
+            }
+        } else {
+            waiting.missed += 1;
+        }
+        waiting.looks = waiting.looks.saturating_add(1);
+        if waiting.looks >= PATIENCE && word & me.in_line() == 0 {
+            self.word.fetch_or(me.in_line(), Relaxed);
+        }
+        None
+    }
+
+    /// A processor does not wait any more.
+    fn give_up(&self, waiting: &Waiting) {
+        if waiting.looks >= PATIENCE {
+            self.word.fetch_and(!waiting.me.in_line(), Relaxed);
+        }
+    }
+
+    /// Gives the turn up. Only its holder does. Others get in line at any time, so a store of the whole word would lose them.
     #[inline(always)]
     pub fn leave(&self) {
-        self.word.store(self.word.load(Relaxed) & !TAKEN, Release);
+        self.word.fetch_and(!TAKEN, Release);
     }
 }
 

@@ -9,7 +9,7 @@ use kcore::{
     bare::Bare,
     paging,
     scheduler::Standing,
-    smp::{HandedOver, PROCESSORS_MAX, Request},
+    smp::{HandedOver, PROCESSORS_MAX, Request, record::FakeProcessors},
     space::Tags,
     thread::{FakeRow, Resumed},
 };
@@ -141,6 +141,11 @@ impl Random {
 
 impl Hardware for Fake {
     type Row = FakeRow;
+    type Processors = FakeProcessors;
+
+    fn processors(&mut self) -> FakeProcessors {
+        FakeProcessors::default()
+    }
 
     fn threads(&mut self) -> FakeRow {
         FakeRow::of(self.threads)

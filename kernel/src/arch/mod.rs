@@ -30,7 +30,7 @@ pub use x86_64::{
     // Console, log and exit.
     ports::{IoPorts, exit, log_bytes},
     // User code.
-    processor::{caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread},
+    processor::{Records, caller, ports_are_on, ports_off, ports_on, random_word, restart_call, set_thread},
     processor::{initialise as initialise_processor, largest_page},
     // The end.
     processor::{stack_above, stack_used},

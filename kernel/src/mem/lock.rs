@@ -61,7 +61,7 @@ impl<T: Shared> Lock<T> {
         self.turn.leave();
     }
 
-    /// Enters. Interrupts are off, so the holder is another processor and goes on. No thread runs here, or it has been
+    /// Enters, behind the processors that are in line. Interrupts are off, so the holder is another processor and goes on. No thread runs here, or it has been
     /// given up, so nobody asks for it.
     #[inline(always)]
     pub fn enter(&self) -> Guard<'_, T> {

@@ -50,7 +50,7 @@ macro_rules! way {
                 "jne 4f",
                 "cmp [r14 + {WAY_TAG}], rbx",
                 "jne 4f",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "mov gs:[{USER_RSP}], rsp",
                 "mov gs:[{USER_RIP}], rcx",
                 "mov rsp, gs:[{KERNEL_STACK}]",
@@ -74,7 +74,7 @@ macro_rules! way {
                 "test r14d, {SET_MASK}",
                 "jnz 3b",
                 "9:",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "8:",
                 // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "r14d" "r15d"),

@@ -15,7 +15,7 @@ use core::{arch::naked_asm, mem::offset_of};
 use kcore::{
     Kernel,
     messages::Part,
-    smp::protocol::TAKEN,
+    smp::{Processor, protocol::TAKEN},
     space::Space,
     thread::{Context, NO_TIME, State, Thread, VectorState},
 };
@@ -24,7 +24,7 @@ use super::{
     clock,
     direct::DIRECT_MAP,
     portal::{At, SPACE, VECTORS, before_end},
-    processor::{KERNEL_STACK, MARK, THREAD_END, USER_RIP, USER_RSP},
+    processor::{KERNEL_STACK, LOADED_SPACE, MARK, RECORD, THREAD_END, USER_RIP, USER_RSP},
     vector::{ALL_PARTS, INITIAL},
 };
 use crate::{
@@ -36,10 +36,10 @@ use crate::{
 type Half = <Bare as Supervisor>::Half;
 
 const THREADS: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::THREADS;
-const CURRENT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::CURRENT;
-const HERE: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::HERE;
-const UNIT: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::UNIT;
-const OCCUPIED: usize = At::<Bare>::KERNEL + Kernel::<Pc, Half>::OCCUPIED;
+const CURRENT: usize = RECORD + Processor::CURRENT;
+const HERE: usize = RECORD + Processor::NUMBER;
+const UNIT: usize = RECORD + Processor::UNIT;
+const OCCUPIED: usize = RECORD + Processor::OCCUPIED;
 
 /// The end of a thread's context, from the beginning of its place.
 const END: usize = offset_of!(Thread, context) + size_of::<Context>();
@@ -112,7 +112,7 @@ macro_rules! message {
                 "jne 9f",
                 "3:",
                 "mov eax, [rbp + {MORE_URGENT}]",
-                "test [rip + {system} + {OCCUPIED}], eax",
+                "test gs:[{OCCUPIED}], eax",
                 "jne 9f",
                 $($last,)*
                 // Vector registers, or a reason to be slow, of either.
@@ -131,9 +131,9 @@ macro_rules! message {
                 "or [rbp + {AWAITED}], eax",
                 "mov qword ptr [rbp + {DEADLINE}], -1",
                 "mov dword ptr [rbp + {STATE}], {RUNNING}",
-                "mov eax, [rip + {system} + {HERE}]",
+                "mov eax, gs:[{HERE}]",
                 "mov [rbp + {PROCESSOR}], eax",
-                "mov [rip + {system} + {CURRENT}], r11d",
+                "mov gs:[{CURRENT}], r11d",
                 "mov gs:[{THREAD_END}], rbp",
                 "mov rcx, [rbp + {RIP}]",
                 "mov rsp, [rbp + {RSP}]",
@@ -141,13 +141,13 @@ macro_rules! message {
                 "mov eax, [rbp + {SPACE}]",
                 "cmp eax, [rbx + {SPACE}]",
                 "je 4f",
-                "mov [rip + {system} + {LOADED_SPACE}], eax",
+                "mov gs:[{LOADED_SPACE}], eax",
                 "imul rax, rax, {SPACE_BYTES}",
                 "add rax, [rip + {system} + {SPACES}]",
                 "mov rax, [rax + {LOAD}]",
                 "mov cr3, rax",
                 "4:",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d"),
                 "mov r11d, {FLAGS}",
                 "swapgs",
@@ -162,21 +162,21 @@ macro_rules! message {
                 "clts",
                 "mov eax, {ALL_PARTS}",
                 "xrstor64 [rip + {initial}]",
-                "mov eax, [rip + {system} + {HERE}]",
+                "mov eax, gs:[{HERE}]",
                 "lea eax, [rax * {LOADED_STEP} + {LOADED}]",
                 "mov [rbp + {VECTORS}], eax",
-                "mov [rip + {system} + {UNIT}], r11d",
+                "mov gs:[{UNIT}], r11d",
                 "jmp 6b",
                 "7:",
                 "mov rax, cr0",
                 "or rax, {TASK_SWITCHED}",
                 "mov cr0, rax",
-                "mov dword ptr [rip + {system} + {UNIT}], -1",
+                "mov dword ptr gs:[{UNIT}], -1",
                 "jmp 6b",
                 "9:",
                 // The second way may have set it. A thread that runs has none.
                 "mov qword ptr [rbx + {DEADLINE}], -1",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "8:",
                 "jmp {slow}",
                 $($apart,)*
@@ -215,7 +215,7 @@ macro_rules! message {
                 PROCESSOR = const PROCESSOR,
                 CURRENT = const CURRENT,
                 SPACE = const SPACE,
-                LOADED_SPACE = const At::<Bare>::LOADED_SPACE,
+                LOADED_SPACE = const LOADED_SPACE,
                 SPACE_BYTES = const size_of::<Space>(),
                 SPACES = const At::<Bare>::SPACES,
                 LOAD = const Space::LOAD,

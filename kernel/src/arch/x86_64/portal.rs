@@ -18,7 +18,7 @@ use kcore::{
 };
 
 use super::{
-    processor::{MARK, THREAD_END},
+    processor::{LOADED_SPACE, MARK, THREAD_END},
     syscall,
     vector::{ALL_PARTS, INITIAL},
 };
@@ -38,7 +38,6 @@ impl<S: Supervisor> At<S> {
         Lock::<System<S>>::VALUE + offset_of!(System<S>, platform) + offset_of!(Platform<S::Half>, kernel);
     pub(super) const WAYS: usize = Self::KERNEL + Kernel::<Pc, S::Half>::WAYS;
     pub(super) const SPACES: usize = Self::KERNEL + Kernel::<Pc, S::Half>::SPACES;
-    pub(super) const LOADED_SPACE: usize = Self::KERNEL + Kernel::<Pc, S::Half>::LOADED_SPACE;
 }
 
 /// How far before the end of its context a field of the running thread lies.
@@ -115,10 +114,10 @@ macro_rules! ways {
                 "mov [r15 + r12 + {FRAMES} + {FRAME_SPACE}], ebx",
                 "inc dword ptr [r15 + {DEPTH}]",
                 "mov [r15 + {SPACE}], ebp",
-                "mov [rip + {system} + {LOADED_SPACE}], ebp",
+                "mov gs:[{LOADED_SPACE}], ebp",
                 "mov rax, [r14 + {LOAD}]",
                 "mov cr3, rax",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "mov rcx, rdi",
                 "mov rsp, r11",
                 "mov rdi, rsi",
@@ -141,7 +140,7 @@ macro_rules! ways {
                 "test r14d, {SET_MASK}",
                 "jnz 3b",
                 "9:",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "8:",
                 // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
@@ -181,7 +180,7 @@ macro_rules! ways {
                 FRAME_RSP = const offset_of!(PortalFrame, rsp),
                 FRAME_STACK = const offset_of!(PortalFrame, stack),
                 FRAME_SPACE = const offset_of!(PortalFrame, space),
-                LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
+                LOADED_SPACE = const LOADED_SPACE,
                 LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_CALL = const Call::PdxCall as u64,
@@ -224,12 +223,12 @@ macro_rules! ways {
                 "mov rcx, [r12 + {FRAMES} + {FRAME_RIP}]",
                 "mov rsp, [r12 + {FRAMES} + {FRAME_RSP}]",
                 "mov [r15 + {SPACE}], ebx",
-                "mov [rip + {system} + {LOADED_SPACE}], ebx",
+                "mov gs:[{LOADED_SPACE}], ebx",
                 "imul r14, rbx, {SPACE_BYTES}",
                 "add r14, [rip + {system} + {SPACES}]",
                 "mov rax, [r14 + {LOAD}]",
                 "mov cr3, rax",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "mov rdx, rdi",
                 clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d" "r12d" "r13d" "r14d" "r15d"),
                 "mov r11d, {FLAGS}",
@@ -243,7 +242,7 @@ macro_rules! ways {
                 "xrstor64 [rip + {initial}]",
                 "jmp 6b",
                 "9:",
-                "and dword ptr [rip + {system} + {TURN}], -2",
+                "mov byte ptr [rip + {system} + {TURN}], 0",
                 "8:",
                 // Nothing of the kernel's may be left in registers that the slow path keeps.
                 clear!("ebx" "ebp" "r12d" "r13d" "r14d" "r15d"),
@@ -271,7 +270,7 @@ macro_rules! ways {
                 FRAME_SPACE = const offset_of!(PortalFrame, space),
                 FRAME_RIP = const offset_of!(PortalFrame, rip),
                 FRAME_RSP = const offset_of!(PortalFrame, rsp),
-                LOADED_SPACE = const At::<$supervisor>::LOADED_SPACE,
+                LOADED_SPACE = const LOADED_SPACE,
                 LOAD = const Space::LOAD,
                 FLAGS = const kcore::thread::USER_FLAGS,
                 PDX_RETURN = const Call::PdxReturn as u64,

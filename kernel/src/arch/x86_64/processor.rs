@@ -5,9 +5,14 @@ use core::{
     arch::{asm, x86_64::__cpuid_count},
     cell::UnsafeCell,
     mem::offset_of,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use kcore::smp::{PROCESSORS_MAX, protocol::Mark};
+use kcore::{
+    SpaceId,
+    smp::{PROCESSORS_MAX, Processor, Processors, protocol::Mark},
+};
 
 use super::{syscall, traps};
 
@@ -28,6 +33,8 @@ pub struct PerProcessor {
     mark: u32,
     /// When its timer will interrupt, in nanoseconds since the start.
     pub timer_ns: u64,
+    /// What the kernel's logic knows of it.
+    record: Processor,
     tss: Tss,
     ports: PortMap,
     gdt: [u64; 7],
@@ -75,6 +82,10 @@ pub const USER_RIP: usize = offset_of!(PerProcessor, user_rip);
 const OWN: usize = offset_of!(PerProcessor, own);
 /// Offset of the mark by which this processor takes the kernel lock.
 pub const MARK: usize = offset_of!(PerProcessor, mark);
+/// Offset of the processor's record.
+pub const RECORD: usize = offset_of!(PerProcessor, record);
+/// Offset of the space whose root is loaded.
+pub const LOADED_SPACE: usize = RECORD + Processor::SPACE;
 /// Offset of the end of the running thread's context, where user code's faults are pushed.
 pub const THREAD_END: usize = offset_of!(PerProcessor, tss) + offset_of!(Tss, rsp0);
 
@@ -93,6 +104,7 @@ const EMPTY: PerProcessor = PerProcessor {
     own: core::ptr::null_mut(),
     mark: 0,
     timer_ns: u64::MAX,
+    record: Processor::new(0),
     tss: Tss {
         reserved0: 0,
         rsp0: 0,
@@ -120,7 +132,99 @@ const EMPTY: PerProcessor = PerProcessor {
     ],
 };
 
-static AREAS: [Own<PerProcessor>; PROCESSORS_MAX] = [const { Own(UnsafeCell::new(EMPTY)) }; PROCESSORS_MAX];
+static AREAS: [Own<PerProcessor>; PROCESSORS_MAX] = {
+    let mut areas = [const { Own(UnsafeCell::new(EMPTY)) }; PROCESSORS_MAX];
+    let mut number = 0;
+    while number < PROCESSORS_MAX {
+        areas[number].0.get_mut().record = Processor::new(number as u32);
+        number += 1;
+    }
+    areas
+};
+
+/// A word of this processor's area.
+#[inline(always)]
+fn word<const AT: usize>() -> usize {
+    let word;
+    // SAFETY: as in `own`. The word changes, but by the holder of the kernel lock alone, which looks.
+    unsafe {
+        asm!("mov {:e}, gs:[{AT}]", out(reg) word, AT = const AT, options(pure, readonly, nostack, preserves_flags));
+    };
+    word
+}
+
+/// The records of the processors: each stands in its processor's area. Only the holder of the kernel lock reaches this value.
+pub struct Records(());
+
+/// Whether it was made.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Records {
+    /// The records.
+    ///
+    /// # Panics
+    /// If they were taken before.
+    pub fn take() -> Self {
+        assert!(!TAKEN.swap(true, Relaxed), "the records are taken once");
+        Self(())
+    }
+
+    /// The record of a processor; its own if there is none with that number.
+    fn place(number: u32) -> *mut Processor {
+        let area = AREAS.get(number as usize).map_or_else(own, |area| area.0.get());
+        // SAFETY: an area, whose field is not read here.
+        unsafe { &raw mut (*area).record }
+    }
+}
+
+impl Deref for Records {
+    type Target = Processor;
+
+    #[inline(always)]
+    fn deref(&self) -> &Processor {
+        // SAFETY: the record was made with its area, and is reached through this one value. The fast paths write to it while they have the kernel
+        // lock, and so nobody a reference.
+        unsafe { &(*own()).record }
+    }
+}
+
+impl DerefMut for Records {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Processor {
+        // SAFETY: as in `deref`, and this borrow is the only one.
+        unsafe { &mut (*own()).record }
+    }
+}
+
+impl Processors for Records {
+    fn part(&self, number: u32) -> &Processor {
+        // SAFETY: as in `deref`; the other processors have no reference either, since they have not the lock.
+        unsafe { &*Self::place(number) }
+    }
+
+    fn part_mut(&mut self, number: u32) -> &mut Processor {
+        // SAFETY: as in `part`, and this borrow is the only one.
+        unsafe { &mut *Self::place(number) }
+    }
+
+    #[inline(always)]
+    fn own_number(&self) -> u32 {
+        word::<{ RECORD + Processor::NUMBER }>() as u32
+    }
+
+    #[inline(always)]
+    fn runs_now(&self) -> usize {
+        word::<{ RECORD + Processor::CURRENT }>()
+    }
+
+    #[inline(always)]
+    fn note_space(&mut self, space: SpaceId) {
+        // SAFETY: as in `deref_mut`; the word is the record's space.
+        unsafe {
+            asm!("mov gs:[{AT}], {:e}", in(reg) space.0, AT = const LOADED_SPACE, options(nostack, preserves_flags));
+        };
+    }
+}
 
 /// Bytes of a processor's kernel stack.
 const STACK_BYTES: usize = 64 << 10;
