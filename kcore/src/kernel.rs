@@ -162,16 +162,18 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let Some(index) = self.current() else { return };
         self.account();
         self.processor.vacate();
-        self.wait_for(index, key, operation);
+        self.threads.table[index as usize].operation = operation;
+        self.wait_for(index, key);
         if let Some(at_ns) = deadline {
             self.set_deadline(index, at_ns);
         }
     }
 
     /// [`Kernel::park`] and [`Kernel::schedule`] in one, for a caller that waits for as long as it takes. `None` if no thread that stands as the
-    /// caller is next here: nothing was done. Counted in instructions (`sem-round-trip`).
+    /// caller is next here: nothing was done. If a turn is plain, the next thread's space must be entered at once: then nothing keeps that one from
+    /// going on ([`Kernel::is_undisturbed`]). Counted in instructions (`sem-round-trip`).
     #[inline(always)]
-    pub fn park_for_next(&mut self, key: Key, operation: Operation) -> Option<Rotation> {
+    pub fn park_for_next(&mut self, key: Key, operation: impl FnOnce() -> Operation) -> Option<Rotation> {
         let current = self.current()?;
         let next = self.take_same()?;
         let now = self.hardware.now_ns();
@@ -180,19 +182,20 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let context = &mut before.context;
         context.reset(context.rip, context.rsp);
         let is_plain = before.is_plain();
-        self.wait_for(current, key, Some(operation));
+        // In its place: it is 56 bytes long.
+        before.operation = Some(operation());
+        self.wait_for(current, key);
         let thread = self.begin_run(next, now);
-        Some(Rotation {
-            next,
-            is_plain: is_plain && thread.is_plain() && thread.operation.is_none(),
-        })
+        let is_plain = is_plain && thread.is_plain() && thread.operation.is_none();
+        // It was the first of all that wait here.
+        self.processor.upset = !is_plain;
+        Some(Rotation { next, is_plain })
     }
 
     /// A thread that is in no list waits for a key.
-    #[inline]
-    fn wait_for(&mut self, index: u32, key: Key, operation: Option<Operation>) {
+    #[inline(always)]
+    fn wait_for(&mut self, index: u32, key: Key) {
         let thread = &mut self.threads.table[index as usize];
-        thread.operation = operation;
         thread.unbegun = false;
         thread.state = State::Parked(key);
         self.hardware.trace(Kind::Park, thread.id, key.word());

@@ -217,7 +217,7 @@ impl<S: Supervisor> System<S> {
     /// [`System::settle`] and [`System::next`] in one, for a call of this thread that waits while nothing is to be done but to let the next thread
     /// here run. `None`: nothing was done.
     #[inline(always)]
-    pub fn park_for_next(&mut self, index: u32, key: Key, operation: Operation) -> Option<Rotation> {
+    pub fn park_for_next(&mut self, index: u32, key: Key, operation: impl FnOnce() -> Operation) -> Option<Rotation> {
         let kernel = &self.platform.kernel;
         let is_plain = kernel.current() == Some(index)
             && !self.unfinished

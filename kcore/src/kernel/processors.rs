@@ -363,7 +363,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         {
             return None;
         }
-        processor.queues.remove(&mut self.links, index, level);
+        processor.queues.remove_first(&mut self.links, level);
         Some(index)
     }
 
