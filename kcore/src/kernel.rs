@@ -192,6 +192,21 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(Rotation { next, is_plain })
     }
 
+    /// The turn of the thread that was passed the processor of one that is gone ([`Machine::thread_answer`](crate::Machine::thread_answer)). Its space must be
+    /// entered at once, as behind [`Kernel::park_for_next`]. `None`: there is no such thread, somebody is more urgent, or more than the space must be set up.
+    #[inline(always)]
+    pub fn passed_on(&mut self) -> Option<Rotation> {
+        let processor = &mut self.processor;
+        let next = processor.current;
+        let thread = self.threads.table.get(next as usize)?;
+        let is_plain = thread.is_plain() && thread.operation.is_none();
+        if !is_plain || processor.unit != NONE || processor.queues.has_above(thread.standing.level()) {
+            return None;
+        }
+        processor.upset = false;
+        Some(Rotation { next, is_plain })
+    }
+
     /// A thread that is in no list waits for a key.
     #[inline(always)]
     fn wait_for(&mut self, index: u32, key: Key) {
@@ -484,12 +499,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     #[inline]
     pub(crate) fn enqueue(&mut self, index: u32) {
-        let number = if self.others.is_empty() {
-            self.processor.number
+        if self.others.is_empty() {
+            self.enqueue_here(index);
         } else {
-            self.place(index)
-        };
-        self.enqueue_at(index, number);
+            self.enqueue_at(index, self.place(index));
+        }
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.

@@ -89,11 +89,16 @@ fn nothing_keeps_a_thread_that_was_not_noted() {
                     break;
                 }
             }
-            // Or a call waits, and passes the processor on.
-            let key = Key::Semaphore(random.below(2) as u64 * 8);
-            let turn = match kernel.current() {
-                Some(current) if current == index => kernel.park_for_next(key, || Operation::called(9, [0; 6])),
-                _ => None,
+            // Or a call waits, or its thread goes, and passes the processor on.
+            let turn = if kernel.current() != Some(index) {
+                None
+            } else if random.below(2) == 0 {
+                let key = Key::Semaphore(random.below(2) as u64 * 8);
+                kernel.park_for_next(key, || Operation::called(9, [0; 6]))
+            } else {
+                kernel.thread_suspend(kernel.id_of(index));
+                kernel.thread_answer(threads[random.below(threads.len())], 1, 2);
+                kernel.passed_on()
             };
             if let Some(turn) = turn.filter(|turn| turn.is_plain) {
                 let space = kernel.thread(turn.next).space;

@@ -80,7 +80,7 @@ fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
 
 /// Goes on with the thread that has the processor now.
 #[inline(always)]
-fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
+pub fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
     let context = if turn.is_plain {
         Some(system.enter(turn.next))
     } else {

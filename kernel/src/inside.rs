@@ -119,6 +119,11 @@ fn end(
         platform, supervisor, ..
     } = &mut *system;
     let outcome = supervisor.server.end_call(platform, thread, reply);
+    if let Outcome::Gone = outcome
+        && let Some(turn) = system.passed_on()
+    {
+        event::switch(system, turn)
+    }
     event::end_call(system, thread, outcome, || Operation {
         number,
         arguments: *arguments,

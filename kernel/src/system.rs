@@ -231,6 +231,21 @@ impl<S: Supervisor> System<S> {
         }
     }
 
+    /// The turn of the thread that has the processor of one that is gone, if nothing is to be done but to let it run ([`System::next`]).
+    #[inline(always)]
+    pub fn passed_on(&mut self) -> Option<Rotation> {
+        let is_plain = !self.unfinished
+            && !self.looks.is_next()
+            && !self.is_poll_wanted()
+            && self.platform.kernel.hardware.stop.is_none()
+            && self.ports_here().0 == SpaceId::NONE;
+        if is_plain {
+            self.platform.kernel.passed_on()
+        } else {
+            None
+        }
+    }
+
     /// Counts an event; every [`EVENTS_EACH`] of them, checks that the kernel is as it must be between events. For
     /// builds with assertions.
     pub fn check_now_and_then(&mut self) {

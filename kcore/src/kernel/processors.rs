@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::{Kernel, Processor, TIME_SLICE_NS};
 use crate::{
     Half, Hardware, SpaceId,
-    scheduler::{AHEAD, NONE, Standing},
+    scheduler::{AHEAD, Link, NONE, Standing},
     thread::{Resumed, State, Thread},
 };
 
@@ -41,6 +41,19 @@ impl Processor {
             runs: true,
             queues: crate::scheduler::RunQueues::default(),
         }
+    }
+
+    /// A thread that is in no list waits here at a level. Tells whether it is more urgent than the one that runs here.
+    #[inline(always)]
+    fn admit(&mut self, table: &mut [Thread], links: &mut [Link], index: u32, level: u8) -> bool {
+        let thread = &mut table[index as usize];
+        thread.state = State::Ready;
+        thread.processor = self.number;
+        self.queues.push(links, index, level);
+        let running = table.get(self.current as usize);
+        let urgent = running.is_none_or(|running| running.standing.level() < level);
+        self.upset |= urgent;
+        urgent
     }
 
     /// Nobody runs on it any more.
@@ -224,31 +237,27 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     /// Puts a thread on the queues of a processor, and calls that if it should look.
-    #[inline]
     pub(crate) fn enqueue_at(&mut self, index: u32, number: u32) {
+        if number == self.processor.number {
+            return self.enqueue_here(index);
+        }
         let level = self.new_level(index);
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Ready;
-        thread.processor = number;
-        let is_here = number == self.processor.number;
-        let part = if is_here {
-            &mut self.processor
-        } else if let Some(part) = self.others.get_mut(number as usize) {
-            part
-        } else {
+        let Some(part) = self.others.get_mut(number as usize) else {
             return;
         };
-        part.queues.push(&mut self.links, index, level);
-        let urgent = self
-            .threads
-            .table
-            .get(part.current as usize)
-            .is_none_or(|running| running.standing.level() < level);
-        part.upset |= urgent;
-        if urgent && !is_here && !part.called {
+        let urgent = part.admit(&mut self.threads.table, &mut self.links, index, level);
+        if urgent && !part.called {
             part.called = true;
             self.hardware.wake_processor(number);
         }
+    }
+
+    /// Puts a thread on the queues of this processor.
+    #[inline(always)]
+    pub(crate) fn enqueue_here(&mut self, index: u32) {
+        let level = self.new_level(index);
+        self.processor
+            .admit(&mut self.threads.table, &mut self.links, index, level);
     }
 
     /// Has the processor look again that a thread runs on, if that is another one.
