@@ -233,12 +233,11 @@ impl RunQueues {
             return;
         };
         list.head = core::mem::replace(link, Link::LOOSE).next;
-        match links.get_mut(list.head as usize) {
-            Some(second) => second.previous = NONE,
-            None => {
-                list.tail = NONE;
-                self.occupied &= !(1 << level);
-            }
+        if let Some(second) = links.get_mut(list.head as usize) {
+            second.previous = NONE;
+        } else {
+            list.tail = NONE;
+            self.occupied &= !(1 << level);
         }
         self.count -= 1;
     }

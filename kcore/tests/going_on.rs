@@ -98,6 +98,7 @@ fn nothing_keeps_a_thread_that_was_not_noted() {
             } else {
                 kernel.thread_suspend(kernel.id_of(index));
                 kernel.thread_answer(threads[random.below(threads.len())], 1, 2);
+                kernel.thread_wake(threads[random.below(threads.len())], Resumed::Woken);
                 kernel.passed_on()
             };
             if let Some(turn) = turn.filter(|turn| turn.is_plain) {
