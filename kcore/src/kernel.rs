@@ -116,16 +116,18 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let Some(index) = self.current() else { return };
         self.account();
         self.processor.vacate();
-        self.wait_for(index, key, operation);
+        self.threads.table[index as usize].operation = operation;
+        self.wait_for(index, key);
         if let Some(at_ns) = deadline {
             self.set_deadline(index, at_ns);
         }
     }
 
     /// [`Kernel::park`] and [`Kernel::schedule`] in one, for a caller that waits for as long as it takes. `None` if no thread that stands as the
-    /// caller is next here: nothing was done. Counted in instructions (`sem-round-trip`).
+    /// caller is next here: nothing was done. If a turn is plain, the next thread's space must be entered at once: then nothing keeps that one from
+    /// going on ([`Kernel::is_undisturbed`]). Counted in instructions (`sem-round-trip`).
     #[inline(always)]
-    pub fn park_for_next(&mut self, key: Key, operation: Operation) -> Option<Rotation> {
+    pub fn park_for_next(&mut self, key: Key, operation: impl FnOnce() -> Operation) -> Option<Rotation> {
         let current = self.current()?;
         let next = self.take_same()?;
         let now = self.hardware.now_ns();
@@ -134,19 +136,35 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         let context = &mut before.context;
         context.reset(context.rip, context.rsp);
         let is_plain = before.is_plain();
-        self.wait_for(current, key, Some(operation));
+        // In its place: it is 56 bytes long.
+        before.operation = Some(operation());
+        self.wait_for(current, key);
         let thread = self.begin_run(next, now);
-        Some(Rotation {
-            next,
-            is_plain: is_plain && thread.is_plain() && thread.operation.is_none(),
-        })
+        let is_plain = is_plain && thread.is_plain() && thread.operation.is_none();
+        // It was the first of all that wait here.
+        self.processor.upset = !is_plain;
+        Some(Rotation { next, is_plain })
+    }
+
+    /// The turn of the thread that was passed the processor of one that is gone ([`Machine::thread_answer`](crate::Machine::thread_answer)). Its space must be
+    /// entered at once, as behind [`Kernel::park_for_next`]. `None`: there is no such thread, somebody is more urgent, or more than the space must be set up.
+    #[inline(always)]
+    pub fn passed_on(&mut self) -> Option<Rotation> {
+        let processor = &mut *self.processor;
+        let next = processor.current;
+        let thread = self.threads.table.get(next as usize)?;
+        let is_plain = thread.is_plain() && thread.operation.is_none();
+        if !is_plain || processor.unit != NONE || processor.queues.has_above(thread.standing.level()) {
+            return None;
+        }
+        processor.upset = false;
+        Some(Rotation { next, is_plain })
     }
 
     /// A thread that is in no list waits for a key.
-    #[inline]
-    fn wait_for(&mut self, index: u32, key: Key, operation: Option<Operation>) {
+    #[inline(always)]
+    fn wait_for(&mut self, index: u32, key: Key) {
         let thread = &mut self.threads.table[index as usize];
-        thread.operation = operation;
         thread.unbegun = false;
         thread.state = State::Parked(key);
         self.hardware.trace(Kind::Park, thread.id, key.word());
@@ -433,12 +451,11 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     #[inline]
     pub(crate) fn enqueue(&mut self, index: u32) {
-        let number = if self.has_others() {
-            self.place(index)
+        if self.has_others() {
+            self.enqueue_at(index, self.place(index));
         } else {
-            self.processor.number
-        };
-        self.enqueue_at(index, number);
+            self.enqueue_here(index);
+        }
     }
 
     /// Takes a thread out of whatever list or processor it is in. It is nowhere then.

@@ -221,6 +221,24 @@ impl RunQueues {
         }
     }
 
+    /// Removes the thread that waits longest at a level.
+    #[inline(always)]
+    pub fn remove_first(&mut self, links: &mut [Link], level: u8) {
+        let level = usize::from(level) % LEVELS;
+        let list = &mut self.queues[level];
+        let Some(link) = links.get_mut(list.head as usize) else {
+            return;
+        };
+        list.head = core::mem::replace(link, Link::LOOSE).next;
+        if let Some(second) = links.get_mut(list.head as usize) {
+            second.previous = NONE;
+        } else {
+            list.tail = NONE;
+            self.occupied &= !(1 << level);
+        }
+        self.count -= 1;
+    }
+
     /// The threads that wait at a level, the next one first.
     pub fn members<'a>(&self, links: &'a [Link], level: u8) -> impl Iterator<Item = u32> + use<'a> {
         self.queues[usize::from(level) % LEVELS].iter(links)
@@ -236,7 +254,7 @@ impl RunQueues {
     /// Takes the thread to run next.
     pub fn pop(&mut self, links: &mut [Link]) -> Option<u32> {
         let (thread, level) = self.first()?;
-        self.remove(links, thread, level);
+        self.remove_first(links, level);
         Some(thread)
     }
 

@@ -39,7 +39,7 @@ fn anything(kernel: &mut Kernel<Fake>, random: &mut Random, threads: &[ThreadId]
 
 #[test]
 fn nothing_keeps_a_thread_that_was_not_noted() {
-    let (mut quiet, mut kept) = (0, 0);
+    let (mut quiet, mut kept, mut passed_on) = (0, 0, 0);
     for seed in 0..300 {
         let mut random = Random(seed);
         let mut kernel = kernel(200);
@@ -89,8 +89,32 @@ fn nothing_keeps_a_thread_that_was_not_noted() {
                     break;
                 }
             }
+            // Or a call waits, or its thread goes, and passes the processor on.
+            let turn = if kernel.current() != Some(index) {
+                None
+            } else if random.below(2) == 0 {
+                let key = Key::Semaphore(random.below(2) as u64 * 8);
+                kernel.park_for_next(key, || Operation::called(9, [0; 6]))
+            } else {
+                kernel.thread_suspend(kernel.id_of(index));
+                kernel.thread_answer(threads[random.below(threads.len())], 1, 2);
+                kernel.thread_wake(threads[random.below(threads.len())], Resumed::Woken);
+                kernel.passed_on()
+            };
+            if let Some(turn) = turn.filter(|turn| turn.is_plain) {
+                let space = kernel.thread(turn.next).space;
+                kernel.enter_space(space);
+                assert!(kernel.is_undisturbed(turn.next) && kernel.stays(), "seed {seed}");
+                anything(&mut kernel, &mut random, &threads, &callees);
+                if kernel.is_undisturbed(turn.next) {
+                    passed_on += 1;
+                    let goes_on = kernel.current() == Some(turn.next) && kernel.stays();
+                    assert!(goes_on, "seed {seed}");
+                }
+            }
             kernel.yield_current();
         }
     }
     assert!(quiet > 5_000 && kept > 5_000, "{quiet} calls went on, {kept} did not");
+    assert!(passed_on > 100, "{passed_on} went on behind a call that waited");
 }

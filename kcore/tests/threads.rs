@@ -115,7 +115,7 @@ fn a_thread_that_parks_for_the_next_one_leaves_what_two_steps_leave() {
                 kernel.threads_mut().table[current as usize].context.rbx = 5;
             }
             let [quick, general] = &mut kernels;
-            if let Some(turn) = quick.park_for_next(key, operation) {
+            if let Some(turn) = quick.park_for_next(key, || operation) {
                 let context = general.context_of(current);
                 context.reset(context.rip, context.rsp);
                 general.park(key, None, Some(operation));

@@ -80,7 +80,7 @@ fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
 
 /// Goes on with the thread that has the processor now.
 #[inline(always)]
-fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
+pub fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
     let context = if turn.is_plain {
         Some(system.enter(turn.next))
     } else {
@@ -170,7 +170,7 @@ pub fn end_call<S: Supervisor>(
     mut system: Guard<'_, System<S>>,
     thread: ThreadId,
     outcome: Outcome,
-    operation: impl FnOnce() -> Operation,
+    operation: impl Fn() -> Operation,
 ) -> Results {
     let index = thread.index() as u32;
     // Straight back only to the caller that it was: the call may have ended the thread, or taken it
@@ -181,13 +181,12 @@ pub fn end_call<S: Supervisor>(
     {
         return Results::of(result);
     }
-    let operation = operation();
     if let Outcome::Block(key, None) = outcome
-        && let Some(turn) = system.park_for_next(index, key, operation)
+        && let Some(turn) = system.park_for_next(index, key, &operation)
     {
         switch(system, turn)
     }
-    system.settle(index, outcome, Some(operation));
+    system.settle(index, outcome, Some(operation()));
     if system.platform.kernel.should_preempt() {
         system.platform.kernel.yield_current();
     }

@@ -110,7 +110,7 @@ pub fn answer<const NUMBER: u64>(
 #[inline(never)]
 fn end(
     mut system: Guard<'_, System<Inside>>,
-    &arguments: &Arguments,
+    arguments: &Arguments,
     number: u64,
     thread: ThreadId,
     reply: Reply,
@@ -119,7 +119,15 @@ fn end(
         platform, supervisor, ..
     } = &mut *system;
     let outcome = supervisor.server.end_call(platform, thread, reply);
-    event::end_call(system, thread, outcome, || Operation { number, arguments })
+    if let Outcome::Gone = outcome
+        && let Some(turn) = system.passed_on()
+    {
+        event::switch(system, turn)
+    }
+    event::end_call(system, thread, outcome, || Operation {
+        number,
+        arguments: *arguments,
+    })
 }
 
 /// The functions that the image comes to.

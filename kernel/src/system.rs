@@ -217,7 +217,7 @@ impl<S: Supervisor> System<S> {
     /// [`System::settle`] and [`System::next`] in one, for a call of this thread that waits while nothing is to be done but to let the next thread
     /// here run. `None`: nothing was done.
     #[inline(always)]
-    pub fn park_for_next(&mut self, index: u32, key: Key, operation: Operation) -> Option<Rotation> {
+    pub fn park_for_next(&mut self, index: u32, key: Key, operation: impl FnOnce() -> Operation) -> Option<Rotation> {
         let kernel = &self.platform.kernel;
         let is_plain = kernel.current() == Some(index)
             && !self.unfinished
@@ -226,6 +226,21 @@ impl<S: Supervisor> System<S> {
             && kernel.hardware.stop.is_none();
         if is_plain {
             self.platform.kernel.park_for_next(key, operation)
+        } else {
+            None
+        }
+    }
+
+    /// The turn of the thread that has the processor of one that is gone, if nothing is to be done but to let it run ([`System::next`]).
+    #[inline(always)]
+    pub fn passed_on(&mut self) -> Option<Rotation> {
+        let is_plain = !self.unfinished
+            && !self.looks.is_next()
+            && !self.is_poll_wanted()
+            && self.platform.kernel.hardware.stop.is_none()
+            && self.ports_here().0 == SpaceId::NONE;
+        if is_plain {
+            self.platform.kernel.passed_on()
         } else {
             None
         }

@@ -110,3 +110,33 @@ impl Semaphore {
         call::sem_delete(self.address)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// System calls that something makes.
+    fn calls(act: impl FnOnce()) -> u64 {
+        let before = call::COUNTED.get();
+        act();
+        call::COUNTED.get() - before
+    }
+
+    #[test]
+    fn a_lock_that_nobody_waits_for_makes_no_call() {
+        let (raw, mutex) = (RawMutex::new(), Mutex::new(0));
+        let rounds = || {
+            for _ in 0..3 {
+                raw.lock();
+                raw.unlock();
+                *mutex.lock() += 1;
+            }
+        };
+        assert_eq!(calls(rounds), 0);
+        // Who waits is woken, once, and the lock is free then.
+        raw.lock();
+        raw.0.store(CONTENDED, Ordering::Relaxed);
+        assert_eq!(calls(|| raw.unlock()), 1);
+        assert_eq!(calls(rounds), 0);
+    }
+}

@@ -19,7 +19,7 @@ pub const PARTS_RANGE: core::ops::RangeInclusive<u32> = 200..=4_000_000;
 /// Room for inserted parts.
 pub const SPARE: u32 = 1_000;
 /// Hops of a traversal.
-const DEPTH: u32 = 7;
+const DEPTH: usize = 7;
 /// The bytes `OO1DATA1`.
 const MAGIC: u64 = u64::from_le_bytes(*b"OO1DATA1");
 const COORDINATES: u64 = 100_000;
@@ -80,8 +80,8 @@ pub type Words = [u64; 4];
 pub struct Database<'a> {
     region: Region<'a>,
     header: &'a Header,
+    /// Connections stand inside parts.
     parts: Follow<'a, Part>,
-    connections: Follow<'a, Connection>,
 }
 
 /// Bytes that a database of `initial` parts takes.
@@ -138,7 +138,6 @@ impl<'a> Database<'a> {
             region,
             header: region.at_offset(0)?,
             parts: region.follow(),
-            connections: region.follow(),
         })
     }
 
@@ -182,18 +181,14 @@ impl<'a> Database<'a> {
     /// The part with this identifier, through the index.
     fn find(&self, id: u32) -> Option<&'a Part> {
         let count = self.header.count.get();
-        let index = self.region.slice(self.header.index.get(), count as usize)?;
-        let (mut low, mut high) = (0, index.len());
-        while low < high {
-            // As the specification says: the sum of two counts of 32 bits does not overflow.
-            let middle = (low + high) >> 1;
-            if index.get(middle)?.id.get() < id {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+        let mut rest = self.region.slice(self.header.index.get(), count as usize)?;
+        // A slice carries its bounds, so the compiler sees that each middle is inside.
+        while rest.len() > 1 {
+            let (below, above) = rest.split_at(rest.len() / 2);
+            let is_above = above.first().is_some_and(|entry| entry.id.get() <= id);
+            rest = if is_above { above } else { below };
         }
-        let entry = index.get(low).filter(|entry| entry.id.get() == id)?;
+        let entry = rest.first().filter(|entry| entry.id.get() == id)?;
         self.parts.get(entry.part.get())
     }
 
@@ -225,56 +220,89 @@ impl<'a> Database<'a> {
     }
 
     /// Delivers the part with this identifier: 1, or 0 if there is none.
-    pub fn lookup(&self, id: u64, deliver: &mut impl FnMut(Words)) -> u64 {
+    #[inline(never)]
+    pub fn lookup(&self, id: u64, mut deliver: impl FnMut(Words)) -> u64 {
         let Some(part) = self.find_word(id) else { return 0 };
         deliver(part.words());
         1
     }
 
     /// Delivers everything that can be reached from a part in seven hops; how many that was.
-    pub fn forward(&self, id: u64, deliver: &mut impl FnMut(Words)) -> u64 {
-        self.find_word(id).map_or(0, |part| self.walk(part, 0, deliver))
+    #[inline(never)]
+    pub fn forward(&self, id: u64, deliver: impl FnMut(Words)) -> u64 {
+        self.find_word(id).map_or(0, |part| self.walk(part, deliver))
     }
 
     /// Delivers everything from which a part can be reached in seven hops; how many that was.
-    pub fn reverse(&self, id: u64, deliver: &mut impl FnMut(Words)) -> u64 {
-        self.find_word(id).map_or(0, |part| self.climb(part, 0, deliver))
+    #[inline(never)]
+    pub fn reverse(&self, id: u64, deliver: impl FnMut(Words)) -> u64 {
+        self.find_word(id).map_or(0, |part| self.climb(part, deliver))
     }
 
     fn find_word(&self, id: u64) -> Option<&'a Part> {
         self.find(u32::try_from(id).ok()?)
     }
 
-    fn walk(&self, part: &Part, depth: u32, deliver: &mut impl FnMut(Words)) -> u64 {
-        deliver(part.words());
+    // The way back stands in an array, one place for each hop, and not in calls of the function by itself: so the operands of the
+    // check stay in registers for the whole traversal.
+
+    fn walk(&self, start: &'a Part, mut deliver: impl FnMut(Words)) -> u64 {
+        let parts = self.parts;
+        deliver(start.words());
         let mut visits = 1;
-        if depth < DEPTH {
-            for connection in &part.out {
-                if let Some(to) = self.parts.get(connection.to.get()) {
-                    visits += self.walk(to, depth + 1, deliver);
+        let mut path = [(); DEPTH - 1].map(|()| [].iter());
+        let (mut rest, mut depth) = (start.out.iter(), 0);
+        loop {
+            if let Some(connection) = rest.next() {
+                let Some(to) = parts.get(connection.to.get()) else {
+                    continue;
+                };
+                deliver(to.words());
+                visits += 1;
+                if let Some(place) = path.get_mut(depth) {
+                    *place = core::mem::replace(&mut rest, to.out.iter());
+                    depth += 1;
                 }
+            } else if let Some(place) = path.get(depth.wrapping_sub(1)) {
+                rest = place.clone();
+                depth -= 1;
+            } else {
+                return visits;
             }
         }
-        visits
     }
 
-    fn climb(&self, part: &Part, depth: u32, deliver: &mut impl FnMut(Words)) -> u64 {
-        deliver(part.words());
+    fn climb(&self, start: &'a Part, mut deliver: impl FnMut(Words)) -> u64 {
+        let parts = self.parts;
+        deliver(start.words());
         let mut visits = 1;
-        if depth < DEPTH {
-            let mut next = part.incoming.get();
-            while let Some(connection) = self.connections.get(next) {
-                if let Some(from) = self.parts.get(connection.from.get()) {
-                    visits += self.climb(from, depth + 1, deliver);
-                }
+        let mut path = [Ptr::NULL; DEPTH - 1];
+        let (mut next, mut depth) = (start.incoming.get(), 0);
+        loop {
+            if let Some(connection) = parts.get(next) {
                 next = connection.next_incoming.get();
+                let Some(from) = parts.get(connection.from.get()) else {
+                    continue;
+                };
+                deliver(from.words());
+                visits += 1;
+                if let Some(place) = path.get_mut(depth) {
+                    *place = next;
+                    next = from.incoming.get();
+                    depth += 1;
+                }
+            } else if let Some(place) = path.get(depth.wrapping_sub(1)) {
+                next = *place;
+                depth -= 1;
+            } else {
+                return visits;
             }
         }
-        visits
     }
 
     /// Adds a part, connects it to three others, which are delivered; its identifier, or 0 if full.
-    pub fn insert(&self, [place, kind_low, kind_high_and_draw]: [u64; 3], deliver: &mut impl FnMut(Words)) -> u64 {
+    #[inline(never)]
+    pub fn insert(&self, [place, kind_low, kind_high_and_draw]: [u64; 3], mut deliver: impl FnMut(Words)) -> u64 {
         let count = self.header.count.get();
         if count >= self.header.capacity.get() {
             return 0;
@@ -302,6 +330,7 @@ impl<'a> Database<'a> {
     }
 
     /// Removes the inserted parts, newest first; how many that were.
+    #[inline(never)]
     pub fn undo(&self) -> u64 {
         let mut removed = 0;
         while self.header.count.get() > self.header.initial.get() {
@@ -323,6 +352,7 @@ impl<'a> Database<'a> {
     }
 
     /// The state of the whole database in terms of identifiers.
+    #[inline(never)]
     pub fn digest(&self) -> u64 {
         let count = self.header.count.get();
         let mut h = fold(FOLD_START, count.into());
@@ -358,7 +388,7 @@ impl<'a> Database<'a> {
         }
         let mut incoming = 0u64;
         let mut next = part.incoming.get();
-        while let Some(connection) = self.connections.get(next) {
+        while let Some(connection) = self.parts.get(next) {
             h = fold(
                 h,
                 self.region

@@ -17,7 +17,7 @@ mod client;
 mod service;
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
-use core::fmt;
+use core::{cell::Cell, fmt};
 
 use client::{Failure, MEASURED, Measured, Operation, Work, run_rounds};
 use database::{Database, PARTS, PARTS_RANGE, Words};
@@ -209,13 +209,13 @@ fn run(name: &str) -> Outcome<Measured> {
     let database = Database::open(object.region()).ok_or(rt::Error::NoSuchName)?;
     // Out of the compiler's sight, as the two-domain version's procedure is.
     let procedure: client::Procedure = core::hint::black_box(client::deliver);
-    let call = |operation, [w0, w1, w2]: [u64; 3]| {
-        let mut deliver = move |[w0, w1, w2, w3]: Words| procedure(w0, w1, w2, w3);
-        Ok(match operation {
-            Operation::Lookup => database.lookup(w0, &mut deliver),
-            Operation::Forward => database.forward(w0, &mut deliver),
-            Operation::Reverse => database.reverse(w0, &mut deliver),
-            Operation::Insert => database.insert([w0, w1, w2], &mut deliver),
+    let call = |operation, w0, w1, w2| {
+        let deliver = move |[w0, w1, w2, w3]: Words| procedure(w0, w1, w2, w3);
+        Some(match operation {
+            Operation::Lookup => database.lookup(w0, deliver),
+            Operation::Forward => database.forward(w0, deliver),
+            Operation::Reverse => database.reverse(w0, deliver),
+            Operation::Insert => database.insert([w0, w1, w2], deliver),
             Operation::Undo => database.undo(),
             Operation::Digest => database.digest(),
         })
@@ -229,8 +229,13 @@ fn run_protected(name: &str) -> Outcome<Measured> {
     let service = find_service(name)?;
     let connection = Connection::open(&service)?;
     let procedure = service::deliver_entry();
-    let call = |operation, words| service.call(operation, words, procedure);
-    let measured = run_rounds(&Work::prepare(initial), &call, rt::time::ticks).map_err(Complaint::Rounds);
+    let reason = Cell::new(None);
+    let call = |operation, w0, w1, w2| {
+        let result = service.call(operation, [w0, w1, w2], procedure);
+        result.map_err(|error| reason.set(Some(error))).ok()
+    };
+    let measured = run_rounds(&Work::prepare(initial), &call, rt::time::ticks)
+        .map_err(|failure| reason.take().map_or(Complaint::Rounds(failure), Complaint::Runtime));
     connection.close()?;
     measured
 }

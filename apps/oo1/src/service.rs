@@ -95,19 +95,19 @@ fn with_database(operate: impl FnOnce(Database<'_>) -> u64) -> (u64, u64) {
 }
 
 fn lookup(id: u64, _: u64, _: u64, procedure: u64) -> (u64, u64) {
-    with_database(|database| database.lookup(id, &mut deliver_to(procedure)))
+    with_database(|database| database.lookup(id, deliver_to(procedure)))
 }
 
 fn forward(id: u64, _: u64, _: u64, procedure: u64) -> (u64, u64) {
-    with_database(|database| database.forward(id, &mut deliver_to(procedure)))
+    with_database(|database| database.forward(id, deliver_to(procedure)))
 }
 
 fn reverse(id: u64, _: u64, _: u64, procedure: u64) -> (u64, u64) {
-    with_database(|database| database.reverse(id, &mut deliver_to(procedure)))
+    with_database(|database| database.reverse(id, deliver_to(procedure)))
 }
 
 fn insert(w0: u64, w1: u64, w2: u64, procedure: u64) -> (u64, u64) {
-    with_database(|database| database.insert([w0, w1, w2], &mut deliver_to(procedure)))
+    with_database(|database| database.insert([w0, w1, w2], deliver_to(procedure)))
 }
 
 fn undo(_: u64, _: u64, _: u64, _: u64) -> (u64, u64) {

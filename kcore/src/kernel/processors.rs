@@ -10,13 +10,28 @@
 use super::{Kernel, TIME_SLICE_NS};
 use crate::{
     Half, Hardware, SpaceId,
-    scheduler::{AHEAD, NONE, Standing},
+    scheduler::{AHEAD, Link, NONE, Standing},
     smp::{Processor, Processors, record::ROOT},
     thread::{Resumed, State, Thread},
 };
 
 /// Threads that are put behind at once at most, before interrupts have their turn. One may cost 2,600 instructions, with accounts 16 levels deep.
 const PUT_BEHIND_AT_ONCE: u32 = 6;
+
+impl Processor {
+    /// A thread that is in no list waits here at a level. Tells whether it is more urgent than the one that runs here.
+    #[inline(always)]
+    fn admit(&mut self, table: &mut [Thread], links: &mut [Link], index: u32, level: u8) -> bool {
+        let thread = &mut table[index as usize];
+        thread.state = State::Ready;
+        thread.processor = self.number;
+        self.queues.push(links, index, level);
+        let running = table.get(self.current as usize);
+        let urgent = running.is_none_or(|running| running.standing.level() < level);
+        self.upset |= urgent;
+        urgent
+    }
+}
 
 /// The processors beside the one that handles this event.
 #[derive(Copy, Clone)]
@@ -145,29 +160,25 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     /// Puts a thread on the queues of a processor, and calls that if it should look.
-    #[inline]
     pub(crate) fn enqueue_at(&mut self, index: u32, number: u32) {
+        if number == self.processor.number {
+            return self.enqueue_here(index);
+        }
         let level = self.new_level(index);
-        let thread = &mut self.threads.table[index as usize];
-        thread.state = State::Ready;
-        thread.processor = number;
-        let is_here = number == self.processor.number;
-        let part = if is_here {
-            &mut *self.processor
-        } else {
-            self.processor.part_mut(number)
-        };
-        part.queues.push(&mut self.links, index, level);
-        let urgent = self
-            .threads
-            .table
-            .get(part.current as usize)
-            .is_none_or(|running| running.standing.level() < level);
-        part.upset |= urgent;
-        if urgent && !is_here && !part.called {
+        let part = self.processor.part_mut(number);
+        let urgent = part.admit(&mut self.threads.table, &mut self.links, index, level);
+        if urgent && !part.called {
             part.called = true;
             self.hardware.wake_processor(number);
         }
+    }
+
+    /// Puts a thread on the queues of this processor.
+    #[inline(always)]
+    pub(crate) fn enqueue_here(&mut self, index: u32) {
+        let level = self.new_level(index);
+        self.processor
+            .admit(&mut self.threads.table, &mut self.links, index, level);
     }
 
     /// Has the processor look again that a thread runs on, if that is another one.
@@ -281,7 +292,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         if standing.payer() != processor.payer || standing.level() != level || level < AHEAD && self.processors > 0 {
             return None;
         }
-        processor.queues.remove(&mut self.links, index, level);
+        processor.queues.remove_first(&mut self.links, level);
         Some(index)
     }
 

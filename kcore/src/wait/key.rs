@@ -35,6 +35,7 @@ pub enum Key {
 
 impl Key {
     /// The key as two words: what kind it is, and its value.
+    #[inline]
     pub const fn to_words(self) -> (u64, u64) {
         match self {
             Key::Nothing => (0, 0),

@@ -94,14 +94,55 @@ impl WaitQueues {
     }
 
     /// Parks a thread that is in no list.
+    #[inline(always)]
     pub fn park(&mut self, table: &mut [Thread], links: &mut [Link], word: u64, thread: u32) {
+        let tree = tree_of(word);
+        if self.roots[tree] == NONE {
+            let rank = self.draw_rank();
+            self.found_queue(table, links, (word, rank), thread, [NONE; 2]);
+            self.roots[tree] = thread;
+        } else {
+            self.park_in(tree, table, links, word, thread);
+        }
+    }
+
+    #[inline(always)]
+    fn draw_rank(&mut self) -> u32 {
         // Knuth's generator for MMIX. Nobody sees its numbers.
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        let rank = (self.random >> 32) as u32;
-        let tree = tree_of(word);
+        (self.random >> 32) as u32
+    }
+
+    /// A thread is the first of its queue, with a word and a rank.
+    #[inline(always)]
+    fn found_queue(
+        &self,
+        table: &mut [Thread],
+        links: &mut [Link],
+        (word, rank): (u64, u32),
+        thread: u32,
+        below: [u32; 2],
+    ) {
+        links[thread as usize] = Link::LOOSE;
+        table[thread as usize].wait = Place {
+            word,
+            left_before: self.left,
+            node: Node {
+                queue: List::of(thread),
+                count: 1,
+                rank,
+                below,
+            },
+        };
+    }
+
+    /// Parks a thread in a tree that has queues.
+    #[inline(never)]
+    fn park_in(&mut self, tree: usize, table: &mut [Thread], links: &mut [Link], word: u64, thread: u32) {
+        let rank = self.draw_rank();
         let (mut hook, mut node, mut found) = ((NONE, tree), self.roots[tree], None);
         while let Some(other) = table.get_mut(node as usize) {
             let other = &mut other.wait;
@@ -125,29 +166,29 @@ impl WaitQueues {
                 Self::split(table, node, word)
             }
         };
-        links[thread as usize] = Link::LOOSE;
-        table[thread as usize].wait = Place {
-            word,
-            left_before: self.left,
-            node: Node {
-                queue: List::of(thread),
-                count: 1,
-                rank,
-                below,
-            },
-        };
+        self.found_queue(table, links, (word, rank), thread, below);
         self.hang(table, hook, thread);
     }
 
     /// Takes a parked thread out.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, table: &mut [Thread], links: &mut [Link], thread: u32) {
+        let Place { word, node, .. } = &table[thread as usize].wait;
+        let root = &mut self.roots[tree_of(*word)];
+        if *root == thread && node.count == 1 && node.below == [NONE; 2] {
+            *root = NONE;
+        } else {
+            self.remove_from(table, links, thread);
+        }
+    }
+
+    /// Takes a parked thread out that is not all of its tree.
+    #[inline(never)]
+    fn remove_from(&mut self, table: &mut [Thread], links: &mut [Link], thread: u32) {
         let Place { word, node, .. } = &table[thread as usize].wait;
         let (hook, oldest) = self.find(table, *word);
         if oldest != thread || node.count != 1 {
             self.remove_of_several(table, links, thread, hook, oldest);
-        } else if node.below == [NONE; 2] {
-            self.hang(table, hook, NONE);
         } else {
             self.join(table, hook, node.below);
         }

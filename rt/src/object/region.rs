@@ -67,7 +67,7 @@ impl<'a> Region<'a> {
         Some(unsafe { &*(pointer.address() as *const T) })
     }
 
-    /// For following many pointers to values of one type.
+    /// For following many pointers: to values of `T`, and of types that are no longer and are aligned alike.
     pub const fn follow<T: Persist>(self) -> Follow<'a, T> {
         Follow::new(self)
     }
@@ -111,10 +111,15 @@ impl<'a> Region<'a> {
     }
 }
 
-/// Follows pointers to values of one type inside a region: a difference and one comparison each.
+/// Follows pointers inside a region by one addition and one comparison each.
+///
+/// One pair of words serves all types of a structure, so it stays in registers: a value of a type that is shorter than `T`
+/// is found where a `T` would still fit. Structures whose largest type is `T` lose nothing by that if the
+/// shorter values stand inside such, or before the last one.
 #[derive(Debug)]
 pub struct Follow<'a, T> {
-    base: u64,
+    /// The base, negated: an addition may leave its sum in another register, a subtraction may not.
+    minus_base: u64,
     /// How many places there are where a `T` may begin, counted in its alignment.
     places: u64,
     marker: PhantomData<(View<'a>, fn() -> T)>,
@@ -139,21 +144,37 @@ impl<'a, T: Persist> Follow<'a, T> {
             _ => 0,
         };
         Self {
-            base: region.base,
+            minus_base: region.base.wrapping_neg(),
             places,
             marker: PhantomData,
         }
     }
 
-    /// The value that a pointer leads to: `None` if it is null, unaligned, or leads out of the region.
+    /// The value that a pointer leads to: `None` if it is null, unaligned, or leads to where no `T` fits into the region.
+    ///
+    /// ```compile_fail
+    /// let follow = rt::Region::over(&mut [0; 4]).follow::<rt::Cell<u64>>();
+    /// let _ = follow.get(rt::Ptr::<rt::Cell<[u64; 2]>>::NULL);
+    /// ```
     #[inline(always)]
-    pub const fn get(self, pointer: Ptr<T>) -> Option<&'a T> {
+    pub const fn get<U: Persist>(self, pointer: Ptr<U>) -> Option<&'a U> {
+        const {
+            assert!(
+                size_of::<U>() <= size_of::<T>() && align_of::<U>() == align_of::<T>(),
+                "no longer, and aligned alike"
+            );
+        }
         // Turned by the alignment, an unaligned offset becomes a huge one.
-        if pointer.address().wrapping_sub(self.base).rotate_right(Self::SHIFT) >= self.places {
+        if pointer
+            .address()
+            .wrapping_add(self.minus_base)
+            .rotate_right(Self::SHIFT)
+            >= self.places
+        {
             return None;
         }
-        // SAFETY: as in `Region::get`.
-        Some(unsafe { &*(pointer.address() as *const T) })
+        // SAFETY: as in `Region::get`: a `T` fits there and is aligned, so a `U` does and is.
+        Some(unsafe { &*(pointer.address() as *const U) })
     }
 }
 
@@ -168,13 +189,22 @@ mod tests {
         let base = region.base();
         let at = |address| region.get(Ptr::<Cell<u64>>::from_address(address));
         assert!(at(base).is_some() && at(base + 56).is_some());
-        let follow = region.follow::<Cell<u64>>();
-        assert!(follow.get(Ptr::from_address(base)).is_some() && follow.get(Ptr::from_address(base + 56)).is_some());
+        let words = region.follow::<Cell<u64>>();
+        let followed = |address| words.get(Ptr::<Cell<u64>>::from_address(address));
+        assert!(followed(base).is_some() && followed(base + 56).is_some());
         for outside in [0, 8, base - 8, base + 57, base + 60, base + 64, u64::MAX, base + 1] {
             assert!(at(outside).is_none(), "{outside:#x}");
-            assert!(follow.get(Ptr::from_address(outside)).is_none(), "{outside:#x}");
+            assert!(followed(outside).is_none(), "{outside:#x}");
         }
-        assert!(region.follow::<Cell<[u64; 9]>>().get(Ptr::from_address(base)).is_none());
+        let longer = region.follow::<Cell<[u64; 9]>>();
+        assert!(longer.get(Ptr::<Cell<[u64; 9]>>::from_address(base)).is_none());
+        // A shorter value is followed where a longest one would fit.
+        let pairs = region.follow::<Cell<[u64; 2]>>();
+        let second = |address| pairs.get(Ptr::<Cell<u64>>::from_address(address));
+        assert!(second(base).is_some() && second(base + 48).is_some());
+        for outside in [0, base - 8, base + 1, base + 52, base + 56, base + 64, u64::MAX] {
+            assert!(second(outside).is_none(), "{outside:#x}");
+        }
         assert_eq!(region.slice(region.pointer::<Cell<u8>>(60), 4).map(<[_]>::len), Some(4));
         assert!(region.slice(region.pointer::<Cell<u8>>(60), 5).is_none());
         assert!(region.slice(region.pointer::<Cell<u64>>(0), usize::MAX).is_none());

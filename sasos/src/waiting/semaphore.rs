@@ -180,7 +180,8 @@ impl Server {
     /// `SemWait`: address, timeout.
     pub fn sem_wait(&mut self, world: &mut impl World, caller: Caller, arguments: SemWait) -> Outcome {
         let SemWait { address, timeout_ns } = arguments;
-        if let Continuation::Semaphore(waited, serial) = self.threads.record(caller.thread).continuation
+        if caller.resumed != Resumed::First
+            && let Continuation::Semaphore(waited, serial) = self.threads.record(caller.thread).continuation
             && !self.semaphores.is(waited, serial)
         {
             return Outcome::Return(Err(Error::Deleted));
@@ -214,7 +215,7 @@ impl Server {
         let address = arguments.address;
         self.validate(world, caller.domain, address, Rights::R)?;
         while let Some((waiter, domain)) = world.oldest(Key::Semaphore(address)) {
-            if self.may_take(waiter, domain, address) {
+            if self.may_take(caller, waiter, domain, address) {
                 self.threads.record(waiter).continuation = Continuation::None;
                 world.thread_answer(waiter, 0, 0);
                 return Ok((0, 0));
@@ -231,8 +232,9 @@ impl Server {
     }
 
     /// Whether a thread waits for the semaphore at an address and is known to have a right to it still. Otherwise it is for the thread to search.
+    /// The caller's own right was validated.
     #[inline]
-    fn may_take(&mut self, waiter: ThreadId, domain: SpaceId, address: u64) -> bool {
+    fn may_take(&mut self, caller: Caller, waiter: ThreadId, domain: SpaceId, address: u64) -> bool {
         match self.threads.record(waiter).continuation {
             Continuation::Semaphore(at, serial) if at == address => {
                 // All who waited for one that was deleted before have been woken.
@@ -240,7 +242,7 @@ impl Server {
                     self.semaphores.is(address, serial),
                     "a thread waits for a semaphore that is gone"
                 );
-                self.knows(domain, address, Rights::R)
+                domain == caller.domain || self.knows(domain, address, Rights::R)
             }
             _ => false,
         }
@@ -307,7 +309,7 @@ impl Server {
             && let Some((waiter, domain)) = world.oldest(key)
         {
             if matches!(self.threads.record(waiter).continuation, Continuation::Address(at) if at == address)
-                && self.knows(domain, address, Rights::R)
+                && (domain == caller.domain || self.knows(domain, address, Rights::R))
             {
                 self.waiting_ends(world, waiter);
                 world.thread_answer(waiter, 0, 0);
