@@ -375,14 +375,14 @@ impl Nodes for Domains {
 }
 
 impl Server {
-    /// A new domain that searches that APD, paid for by an account.
+    /// A new domain that searches that APD, which is not sealed, paid for by an account.
     pub(crate) fn domain_create(
         &mut self,
         world: &mut impl World,
         apd: &Apd,
         account: AccountId,
     ) -> Result<SpaceId, Error> {
-        self.domain_make(world, &apd.unsealed(), None, account)
+        self.domain_make(world, apd, None, account)
     }
 
     /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is
