@@ -2,7 +2,8 @@
 //!
 //! `link` puts a leaf under one slot with the domain's rights: one entry for 2 MiB. Upper tables
 //! are made when first needed and remembered with the place where they hang, so that a space is
-//! emptied entry by entry and its tables go back as known zeroes.
+//! emptied entry by entry and its tables go back as known zeroes. While few slots are linked, the space
+//! has a list of them, and nobody has to look for entries in its tables (decision 0170).
 
 mod stacks;
 
@@ -62,6 +63,26 @@ struct UpperTable {
     index: usize,
 }
 
+/// The lowest table in which something was linked last, by which stretch of addresses it serves, and the table above it.
+#[derive(Copy, Clone)]
+struct Lowest {
+    /// The number of a slot in it, without the lowest nine bits; `u32::MAX` is none.
+    number: u32,
+    frame: Frame,
+    above: Frame,
+}
+
+impl Lowest {
+    const NONE: Self = Self {
+        number: u32::MAX,
+        frame: Frame::NOWHERE,
+        above: Frame::NOWHERE,
+    };
+}
+
+/// Slots that the list of a space has at most.
+const LISTED: usize = 6;
+
 /// The cost of taking a table out of a space, where a link costs one.
 const COST_TABLE: u64 = 20;
 
@@ -95,7 +116,13 @@ pub struct Space {
     /// Those of the protected calls from and into it that are remembered.
     pub(crate) epochs: Epochs,
     tables: Vec<UpperTable>,
+    /// The table that most links go into. It stays while the space lives.
+    lowest: Lowest,
+    /// Slots at which something is linked.
     links: u32,
+    /// Some of these slots: all, if they are as many as the links.
+    listed: [u32; LISTED],
+    listed_count: u8,
     live: bool,
 }
 
@@ -257,7 +284,10 @@ impl Spaces {
             stacks_wanted: 0,
             epochs: Epochs::new(SpaceId(number as u32)),
             tables: Vec::new(),
+            lowest: Lowest::NONE,
             links: 0,
+            listed: [0; LISTED],
+            listed_count: 0,
             live: true,
         });
         Ok(SpaceId(self.slots.len() as u32 - 1))
@@ -292,6 +322,9 @@ impl Spaces {
             if table.parent != space.root && space.links > 0 {
                 left = left.saturating_sub(space.unlink_all_of(&table, frames, hardware));
             }
+            if table.frame == space.lowest.frame {
+                space.lowest = Lowest::NONE;
+            }
             hardware.table(table.parent)[table.index].store(0, Relaxed);
             frames.release_zeroed(table.frame);
             left = left.saturating_sub(COST_TABLE);
@@ -314,17 +347,22 @@ impl Spaces {
     ) -> Result<(), Shortage> {
         let space = &mut self.slots[id.0 as usize];
         let [first, second, third] = places(slot);
-        let middle = space.table_below(space.root, first, frames, hardware)?;
-        let lowest = space.table_below(middle, second, frames, hardware)?;
-        let above = &hardware.table(middle)[second];
+        let number = (slot >> 9) as u32;
+        if space.lowest.number != number {
+            let above = space.table_below(space.root, first, frames, hardware)?;
+            let frame = space.table_below(above, second, frames, hardware)?;
+            space.lowest = Lowest { number, frame, above };
+        }
+        let above = &hardware.table(space.lowest.above)[second];
         above.store(above.load(Relaxed) | stretch_mark(third), Relaxed);
-        let place = &hardware.table(lowest)[third];
+        let place = &hardware.table(space.lowest.frame)[third];
         let before = place.load(Relaxed);
         place.store(encode_link(leaf.0, rights), Relaxed);
         if is_present(before) {
             frames.release(frame_of(before));
         } else {
             space.links += 1;
+            space.list(slot);
         }
         frames.share(leaf.0);
         Ok(())
@@ -342,12 +380,13 @@ impl Spaces {
             }
             table = frame_of(entry);
         }
-        let place = &hardware.table(table)[third];
-        let entry = place.load(Relaxed);
+        let entry = hardware.table(table)[third].load(Relaxed);
         if is_present(entry) {
-            place.store(0, Relaxed);
-            space.links -= 1;
-            frames.release(frame_of(entry));
+            space.empty(table, third, frames, hardware);
+            let listed = &space.listed[..space.listed_count.into()];
+            if let Some(place) = listed.iter().position(|&listed| u64::from(listed) == slot) {
+                space.unlist(place);
+            }
         }
     }
 }
@@ -401,8 +440,53 @@ impl Space {
         Ok(frame)
     }
 
-    /// Unlinks what a lowest table has: looks through its stretches in which something was linked. Tells how much that was.
+    /// Notes a slot in the list, if there is a place.
+    #[inline]
+    fn list(&mut self, slot: u64) {
+        if let Some(place) = self.listed.get_mut(usize::from(self.listed_count)) {
+            *place = slot as u32;
+            self.listed_count += 1;
+        }
+    }
+
+    /// Takes a slot off the list by its place there.
+    fn unlist(&mut self, place: usize) {
+        self.listed_count -= 1;
+        self.listed[place] = self.listed[usize::from(self.listed_count)];
+    }
+
+    /// Empties an entry of a lowest table that links something.
+    #[inline]
+    fn empty(&mut self, lowest: Frame, index: usize, frames: &mut Frames, hardware: &impl Hardware) {
+        let place = &hardware.table(lowest)[index];
+        let entry = place.load(Relaxed);
+        place.store(0, Relaxed);
+        frames.release(frame_of(entry));
+        self.links -= 1;
+    }
+
+    /// Unlinks what a lowest table has, by the list of all that is linked. Tells how much that was.
+    fn unlink_listed_of(&mut self, lowest: &UpperTable, frames: &mut Frames, hardware: &impl Hardware) -> u64 {
+        let mut place = 0;
+        let before = self.links;
+        while let Some(&slot) = self.listed[..self.listed_count.into()].get(place) {
+            let [first, second, third] = places(slot.into());
+            if second == lowest.index && frame_of(hardware.table(self.root)[first].load(Relaxed)) == lowest.parent {
+                self.empty(lowest.frame, third, frames, hardware);
+                self.unlist(place);
+            } else {
+                place += 1;
+            }
+        }
+        u64::from(before - self.links)
+    }
+
+    /// Unlinks what a lowest table has: looks through its stretches in which something was linked, where there is no list of it. Tells how much that was.
     fn unlink_all_of(&mut self, lowest: &UpperTable, frames: &mut Frames, hardware: &impl Hardware) -> u64 {
+        let gone = self.unlink_listed_of(lowest, frames, hardware);
+        if self.links == u32::from(self.listed_count) {
+            return gone;
+        }
         let before = self.links;
         let above = hardware.table(lowest.parent)[lowest.index].load(Relaxed);
         let stretches = hardware.table(lowest.frame).chunks_exact(STRETCH).enumerate();
@@ -421,7 +505,7 @@ impl Space {
                 }
             }
         }
-        u64::from(before - self.links)
+        gone + u64::from(before - self.links)
     }
 }
 
@@ -452,7 +536,10 @@ mod tests {
             stacks_wanted: 0,
             epochs: Epochs::new(SpaceId(0)),
             tables: Vec::new(),
+            lowest: Lowest::NONE,
             links: 0,
+            listed: [0; LISTED],
+            listed_count: 0,
             live: true,
         }
     }

@@ -43,7 +43,7 @@ pub enum Kind {
 
 /// The base of an object in a slot: some pages in, a different number from slot to slot, so that
 /// first pages do not all fall in one set of the TLB; unless that would cost another slot.
-const fn coloured(slot: u64, pages: u64) -> u64 {
+pub(crate) const fn coloured(slot: u64, pages: u64) -> u64 {
     let colour = slot * 7 % 16;
     if pages.is_multiple_of(PAGES_PER_SLOT) || pages % PAGES_PER_SLOT + colour > PAGES_PER_SLOT {
         slot * SLOT
@@ -245,6 +245,7 @@ impl Server {
     /// Destroys an object in memory, whose semaphores have gone: every domain loses it at once. A persistent one must be taken
     /// out of the store by the caller, who also says when its address is free again.
     pub fn object_drop(&mut self, world: &mut impl World, id: ObjectId, addresses: AddressesOf) {
+        self.objects.leave_aside(id);
         // Those who drop in pieces have done this before.
         if self.objects.get(id).cut.is_some() {
             self.unbounded(|server| server.cut_piece(world, id));

@@ -2,7 +2,7 @@
 
 use abi::{
     Error, Rights,
-    address::{PAGE, pages_for, system_objects},
+    address::{PAGE, PAGES_PER_SLOT, pages_for, system_objects},
     call::arguments::{ObjCreate, ObjDelete, ObjInfo, ObjRetire},
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
@@ -36,14 +36,22 @@ impl Server {
         let ObjCreate { bytes, password } = arguments;
         let pages = pages_for(bytes).ok_or(Error::NoMemory)?;
         self.locks_allow_password(caller.domain, password)?;
-        let id = self.object_make(
-            world,
-            Kind::Plain,
-            pages,
-            self.payer(caller),
-            Some(caller.task),
-            caller.domain,
-        )?;
+        let aside = if (1..=PAGES_PER_SLOT).contains(&pages) {
+            self.take_aside(world, caller, pages)
+        } else {
+            None
+        };
+        let id = match aside {
+            Some(id) => id,
+            None => self.object_make(
+                world,
+                Kind::Plain,
+                pages,
+                self.payer(caller),
+                Some(caller.task),
+                caller.domain,
+            )?,
+        };
         let password = password_or_random(world, password);
         let record = &mut self.objects.get_mut(id).record;
         // Room was made with the object.
@@ -85,6 +93,9 @@ impl Server {
             let is_system = system_objects().contains(&base);
             if is_system || unless_held && self.others_hold(id, caller.domain) {
                 return Err(Error::InUse.into());
+            }
+            if self.set_aside(world, caller, id) {
+                return Ok((0, 0));
             }
             (self.withdraw_begin(world, id), 0)
         };
@@ -141,9 +152,10 @@ impl Server {
     /// Destroys an object that is transient, or that the store has deleted, by its base, without asking anybody (a kill list, a stack), as far
     /// as the budget reaches; tells whether that was all.
     pub(crate) fn object_ends(&mut self, world: &mut impl World, base: u64) -> bool {
-        let Some(id) = self.objects.find(base) else {
+        let Some(id) = self.objects.find_base(base) else {
             return true;
         };
+        self.objects.leave_aside(id);
         let object = self.objects.get(id);
         let addresses = match object.is_persistent() {
             true if object.ends() => AddressesOf::Held,

@@ -1,6 +1,7 @@
 //! Which objects there are: records, addresses, how objects come and go.
 
 pub mod address;
+pub(crate) mod aside;
 pub mod creation;
 pub mod lifecycle;
 pub(crate) mod lists;

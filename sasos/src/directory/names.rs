@@ -62,6 +62,11 @@ impl Names {
         .is_some()
     }
 
+    /// Whether records name a slot.
+    pub(crate) fn has(&self, slot: u64) -> bool {
+        self.0.has(slot)
+    }
+
     /// How many records name each slot.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (u64, u32)> {
         self.0.iter().map(|(slot, name)| (slot, name.records))

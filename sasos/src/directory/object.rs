@@ -260,6 +260,17 @@ impl Object {
         self.closed_by == ENDS
     }
 
+    /// Whether it is set aside for the next object.
+    #[inline]
+    pub(crate) fn is_set_aside(&self) -> bool {
+        self.record.pages == 0
+    }
+
+    /// Whether it stands in the list of those that have, or had, dirty pages.
+    pub(crate) fn is_listed_dirty(&self) -> bool {
+        self.neighbours[Kind::Dirty as usize].is_some()
+    }
+
     /// The first slot it owns.
     #[inline]
     pub fn first_slot(&self) -> u64 {
@@ -428,7 +439,7 @@ const OBJECTS_KEPT: usize = 32;
 
 /// All active objects.
 pub struct Objects {
-    table: Places<Object>,
+    pub(super) table: Places<Object>,
     /// Vacant ones.
     spare: Vec<Boxed<Object>>,
     /// The result for a stale identifier: an object without pages.
@@ -437,8 +448,10 @@ pub struct Objects {
     epoch: u64,
     /// Those that have, or had, dirty pages.
     dirty: ObjectList,
+    /// How many are set aside ([`crate::directory::aside`]).
+    pub(super) aside: usize,
     pub(crate) map: SlotMap,
-    next_serial: u64,
+    pub(super) next_serial: u64,
     /// Resident pages of all of them.
     pub(crate) resident_pages: u64,
 }
@@ -454,6 +467,7 @@ impl Default for Objects {
             },
             epoch: 0,
             dirty: ObjectList::default(),
+            aside: 0,
             map: SlotMap::new(),
             next_serial: 1,
             resident_pages: 0,
@@ -467,9 +481,9 @@ impl Objects {
         self.table.end()
     }
 
-    /// How many are active.
+    /// How many are active, those that are set aside left out.
     pub fn count(&self) -> u64 {
-        self.table.count() as u64
+        (self.table.count() - self.aside) as u64
     }
 
     /// Resident pages of all of them.
@@ -494,7 +508,7 @@ impl Objects {
         let object = self.get(ObjectId(owner));
         Some((
             (object.first_slot() + object.slot_count()) * SLOT,
-            Some(ObjectId(owner)),
+            (!object.is_set_aside()).then_some(ObjectId(owner)),
         ))
     }
 
@@ -514,6 +528,12 @@ impl Objects {
     #[inline]
     pub fn get_mut(&mut self, id: ObjectId) -> &mut Object {
         self.table.get_mut(id.0).unwrap_or(&mut self.nobody)
+    }
+
+    /// The object that begins at an address, also if it is set aside.
+    pub(crate) fn find_base(&self, base: u64) -> Option<ObjectId> {
+        let index = self.map.get(slot_of(base))?;
+        (self.table.get(index)?.base() == base).then_some(ObjectId(index))
     }
 
     /// An object that is there and has this serial number.

@@ -17,7 +17,7 @@ use abi::{
 use kcore::{SpaceId, ThreadId, scheduler::List};
 
 use crate::{
-    Answer, Server, Step, World,
+    Answer, Server, World,
     accounts::{AccountId, Amounts, Resource, limits},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::lists::{Kind, ObjectList},
@@ -328,7 +328,16 @@ impl Server {
         let own_priority = self.threads.record(caller.thread).priority;
         let priority = checked_priority(priority, own_priority)?;
         self.validate(world, caller.domain, entry, Rights::X)?;
-        let apd = self.task_apd(world, caller, apd)?;
+        // The caller's, or a description whose Clists the caller can read.
+        let apd = if apd == 0 {
+            self.domain_apd(caller.domain).unsealed()
+        } else {
+            self.apd_read(world, caller.domain, apd)?
+        };
+        // The locked slots of the caller's APD, and of those that it reads through to, stay at the head of whatever it gives to others.
+        if !self.locks_are_kept(caller.domain, &apd) {
+            return Err(Error::Locked.into());
+        }
         self.enough_heap(world)?;
         let (parent, mut limits) = if self.tasks.initial == Some(caller.task) {
             // A program gets a part of what is left now, and what nobody uses counts as left.
@@ -367,20 +376,6 @@ impl Server {
                 Err(error.into())
             }
         }
-    }
-
-    /// The APD of a new task: the caller's, or a description whose Clists the caller can read.
-    /// The locked slots of the caller's APD, and of those that it reads through to, stay at the head of whatever it gives to others.
-    fn task_apd(&mut self, world: &mut impl World, caller: Caller, address: u64) -> Step<Apd> {
-        let apd = if address == 0 {
-            self.domain_apd(caller.domain).unsealed()
-        } else {
-            self.apd_read(world, caller.domain, address)?
-        };
-        if !self.locks_are_kept(caller.domain, &apd) {
-            return Err(Error::Locked.into());
-        }
-        Ok(apd)
     }
 
     /// The first thread of a task that was just made; the object it runs in becomes the task's.

@@ -414,7 +414,10 @@ impl Server {
                 break;
             }
             looked += PART;
-            let mut resident = part.of_clone.map_or(PageBits::default(), |(_, _, resident)| resident);
+            let mut of_clone = part.of_clone.map(|(slot, leaf)| {
+                let state = self.objects.get_mut(clone).slots.touch(slot);
+                (leaf, &mut state.resident)
+            });
             let mut next = 0;
             while let Some((first, end)) = part.pages.next_run(next) {
                 if looked >= most {
@@ -423,21 +426,19 @@ impl Server {
                 }
                 let at = first.wrapping_add_signed(part.offset);
                 // Its task may have written to some by now.
-                let there = resident.next(at).map_or(end, |there| first + there - at);
+                let there = of_clone.as_ref().and_then(|(_, resident)| resident.next(at));
+                let there = there.map_or(end, |there| first + there - at);
                 let run = if there == first { 1 } else { end.min(there) - first };
                 let run = run.min(most - looked);
                 next = first + run;
                 looked += run + RUN;
-                if let Some((_, leaf, _)) = part.of_clone
+                if let Some((leaf, resident)) = &mut of_clone
                     && there != first
                 {
-                    taken_away |= world.leaf_share(part.leaf, first..next, leaf, at);
+                    taken_away |= world.leaf_share(part.leaf, first..next, *leaf, at);
                     resident.set_run(at, at + run);
                     shared += run as u64;
                 }
-            }
-            if let Some((slot, ..)) = part.of_clone {
-                self.objects.get_mut(clone).slots.touch(slot).resident = resident;
             }
             if more.is_some() {
                 break;
@@ -465,17 +466,15 @@ impl Server {
         }
         let target = copy.base() + (from - object.base());
         let end = to.min(start + SLOT).min(from + SLOT - target % SLOT);
-        let mut state = *object.slots.get(number)?;
+        let state = object.slots.get(number)?;
+        let mut pages = state.resident;
         let slot = slot_of(target) - copy.first_slot();
         Some(Part {
             start,
             end,
             leaf: state.leaf()?,
-            pages: state.resident.take_run(index_of(from), ((end - start) / PAGE) as usize),
-            of_clone: copy
-                .slots
-                .get(slot)
-                .and_then(|state| Some((slot, state.leaf()?, state.resident))),
+            pages: pages.take_run(index_of(from), ((end - start) / PAGE) as usize),
+            of_clone: copy.slots.get(slot).and_then(|state| Some((slot, state.leaf()?))),
             offset: index_of(target).cast_signed() - index_of(from).cast_signed(),
         })
     }
@@ -490,8 +489,8 @@ struct Part {
     leaf: Leaf,
     /// Those that are resident.
     pages: PageBits,
-    /// The slot of the clone, its leaf, and the pages that are resident there.
-    of_clone: Option<(u64, Leaf, PageBits)>,
+    /// The slot of the clone, and its leaf.
+    of_clone: Option<(u64, Leaf)>,
     /// From the index of a page in the source's slot to that in the clone's.
     offset: isize,
 }

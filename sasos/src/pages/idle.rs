@@ -1,4 +1,4 @@
-//! Things that nobody uses are taken back: callees that nobody is inside of, and the memory of kept objects that no domain has found.
+//! Things that nobody uses are taken back: callees that nobody is inside of, objects that are set aside, and the memory of kept objects that no domain has found.
 //!
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
 //! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
@@ -8,7 +8,7 @@ use abi::{Error, address::slot_of};
 use crate::{
     Server, World,
     accounts::AccountId,
-    directory::creation::heap_reserve,
+    directory::creation::{AddressesOf, heap_reserve},
     directory::object::ObjectId,
     lives::budget::Cost,
     lives::work::Piece,
@@ -21,6 +21,8 @@ use crate::{
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
 const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(2_000);
+/// The cost of ending an object that was set aside.
+const COST_ASIDE: Cost = Cost::calling(1_500, 4);
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
@@ -122,6 +124,13 @@ impl Server {
             return true;
         }
         let object = self.objects.get(id);
+        if object.is_set_aside() && self.ledger.is_within(object.account, self.pager.idle.short) {
+            let goes = self.budget.spend(COST_ASIDE);
+            if goes {
+                self.object_drop(world, id, AddressesOf::Free);
+            }
+            return goes;
+        }
         if object.leaves == 0 && object.slots.chunks() == 0
             || !object.is_persistent()
             || object.has_holders()

@@ -54,9 +54,17 @@ impl PageBits {
 
     /// Sets the bits from `first` to `end`.
     pub fn set_run(&mut self, first: usize, end: usize) {
-        for (index, word) in self.0.iter_mut().enumerate() {
+        for (index, word) in self.words(first, end) {
             *word |= mask(index, first, end);
         }
+    }
+
+    /// The words in which bits from `first` to `end` stand, each with its index.
+    #[inline]
+    fn words(&mut self, first: usize, end: usize) -> impl Iterator<Item = (usize, &mut u64)> {
+        let words = end.div_ceil(64).min(self.0.len());
+        let begins = (first / 64).min(words);
+        (begins..).zip(&mut self.0[begins..words])
     }
 
     /// Whether no bit is set.
@@ -139,8 +147,9 @@ impl PageBits {
     #[must_use]
     pub fn take_run(&mut self, first: usize, end: usize) -> Self {
         let mut taken = Self::default();
-        for (index, taken) in taken.0.iter_mut().enumerate() {
-            *taken = self.take_word(index, first, end);
+        for (index, word) in self.words(first, end) {
+            taken.0[index] = *word & mask(index, first, end);
+            *word &= !taken.0[index];
         }
         taken
     }
@@ -270,12 +279,13 @@ impl Slots {
 
     /// Puts a page table into a slot that was [made](Slots::make), or takes it away.
     pub fn set_leaf(&mut self, number: u64, leaf: Option<Leaf>) {
-        self.touch(number).leaf = leaf;
         if number == 0 {
+            self.first.leaf = leaf;
             return;
         }
         let (index, place) = split(number);
         let chunk = &mut self.rest[index];
+        chunk.slots[place].leaf = leaf;
         set_bit(&mut chunk.leaves, place, leaf.is_some());
         set_bit(&mut self.groups[index / CHUNK].leaves, index, chunk.leaves != 0);
     }
@@ -283,8 +293,17 @@ impl Slots {
     /// Puts a page table with one page into a slot that was [made](Slots::make).
     #[inline]
     pub(crate) fn enter_leaf(&mut self, number: u64, leaf: Leaf, page: usize) {
-        self.set_leaf(number, Some(leaf));
-        self.touch(number).resident.set(page);
+        let slot = if number == 0 {
+            &mut self.first
+        } else {
+            let (index, place) = split(number);
+            let chunk = &mut self.rest[index];
+            set_bit(&mut chunk.leaves, place, true);
+            set_bit(&mut self.groups[index / CHUNK].leaves, index, true);
+            &mut chunk.slots[place]
+        };
+        slot.leaf = Some(leaf);
+        slot.resident.set(page);
     }
 
     /// Bytes that [`Slots::make`] will take for a slot.

@@ -22,6 +22,7 @@ use crate::{
     Server, World,
     accounts::{AccountId, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
+    directory::aside::Aside,
     directory::object::ObjectId,
     lives::budget::Cost,
     lives::task::TaskId,
@@ -155,6 +156,8 @@ pub struct Domain {
     validated: [(u64, Linked); RECENT],
     /// How often it has forgotten them. Each of them stands beside this number as it was then.
     forgot: u64,
+    /// The object that it has set aside.
+    pub(crate) aside: Aside,
 }
 
 impl Domain {
@@ -177,6 +180,15 @@ impl Domain {
     /// Its remembered slots may not be true any more: the next access goes through the cache and the tables.
     pub(crate) fn forget_recent(&mut self) {
         self.forgot += 1;
+    }
+
+    /// Lets it find an object that it had set aside, and has linked with all rights, if it has not forgotten that. Tells what it has found.
+    pub(crate) fn revive(&mut self, id: ObjectId, epoch: u64) -> Option<Cached> {
+        let node = self.nodes.find_mut(id)?;
+        node.epoch = epoch;
+        node.used = true;
+        node.cached = Cached::created(Rights::OWNER);
+        Some(node.cached)
     }
 }
 
@@ -314,6 +326,7 @@ impl Domains {
                 last: 0,
                 validated: [(0, Linked::NONE); RECENT],
                 forgot: 0,
+                aside: Aside::default(),
             })?;
             push(&mut self.spare, domain)?;
         }
@@ -342,6 +355,7 @@ impl Domains {
         domain.told = None;
         (domain.round, domain.forgotten, domain.due) = (domain.drained, domain.drained, domain.drained);
         domain.is_listed = false;
+        domain.aside = Aside::default();
         domain.forget_recent();
         self.table.put(space.0, domain);
         self.next_serial += 1;
@@ -375,14 +389,14 @@ impl Nodes for Domains {
 }
 
 impl Server {
-    /// A new domain that searches that APD, paid for by an account.
+    /// A new domain that searches that APD, which is not sealed, paid for by an account.
     pub(crate) fn domain_create(
         &mut self,
         world: &mut impl World,
         apd: &Apd,
         account: AccountId,
     ) -> Result<SpaceId, Error> {
-        self.domain_make(world, &apd.unsealed(), None, account)
+        self.domain_make(world, apd, None, account)
     }
 
     /// A new domain for a protected procedure: its APD cannot be changed from inside. `parent` is

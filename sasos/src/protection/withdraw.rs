@@ -274,13 +274,13 @@ impl Server {
         let Some(domain) = self.domains.get_mut(space) else {
             return;
         };
-        // Existing links have the old rights. More rights need no flush: a processor that remembers fewer looks
-        // again before it faults, and the fault links anew.
-        domain.forget_recent();
         let object = self.objects.get_mut(id);
         object.called |= cached.rights.contains(Rights::P);
-        if let Some(node) = domain.nodes.place(id).and_then(|place| domain.nodes.at_mut(place)) {
+        if let Some(node) = domain.nodes.find_mut(id) {
             node.cached = cached;
+            // Existing links have the old rights. More rights need no flush: a processor that remembers fewer looks
+            // again before it faults, and the fault links anew.
+            domain.forget_recent();
         } else if let Some(place) = domain.nodes.insert(&found(id, object.epoch, cached)) {
             self.domains.append(&mut object.nodes, space, place);
         }

@@ -120,6 +120,12 @@ impl System {
                 *expected.entry(leaf.number()).or_default() += 1;
                 let (id, own) = *leaves.get(&slot).expect("a slot is linked that no object owns");
                 assert_eq!(own.frame(), leaf, "slot {slot:#x} is linked to another leaf");
+                // One that is set aside is linked and empty.
+                let object = self.server.objects.get(id);
+                if object.record.pages == 0 {
+                    assert_eq!(object.resident, 0, "pages of what is set aside");
+                    continue;
+                }
                 let cached = self
                     .server
                     .cached(space, id)
