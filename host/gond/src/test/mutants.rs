@@ -37,10 +37,16 @@ const CAUGHT_PERCENT: usize = 90;
 /// How often the mutants that do not build are left out before something else must be wrong.
 const BUILDS: usize = 20;
 
+/// After so many mutants it is told how far the run is.
+const TOLD: usize = 25;
+/// The unit of `/proc` for processor time.
+const TICK: Duration = Duration::from_millis(10);
+
 /// A program of tests, and the folder in which it wants to run.
 type Program = (PathBuf, PathBuf);
 
-/// A test: its program, its name, how long it takes, and which mutants it reaches.
+/// A test: its program, its name, the processor time that it takes, and which mutants it reaches.
+#[derive(Clone)]
 struct Test {
     program: Program,
     name: String,
@@ -85,34 +91,32 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     let mut tests = try_tests(bench, &programs)?;
     tests.sort_by_key(|test| test.takes);
     bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
-    let (next, tried, survivors) = (AtomicUsize::new(0), Mutex::new((bench, 0)), Mutex::new(Vec::new()));
-    let numbers: Vec<usize> = chosen.keys().copied().collect();
-    let work = || {
-        while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut reaching = tests.iter().filter(|test| test.reaches.contains(number));
-            let is_reached = reaching.clone().next().is_some();
-            let is_caught = reaching.any(|test| !one(test, &number.to_string()));
-            let mut tried = tried.lock().unwrap();
-            tried.1 += 1;
-            let step = format!("{} of {} tried", tried.1, numbers.len());
-            tried.0.step(&step);
-            if !is_caught {
-                let (source, mutant) = of(&sources, &chosen, *number);
-                let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
-                let why = if is_reached { "" } else { " (no test reaches it)" };
-                let line = format!("{path}:{}: {}{why}", mutant.line, mutant.what);
-                tried.0.tell(&format!("survived: {line}"));
-                survivors.lock().unwrap().push(line);
-            }
+    let (numbers, tried) = (
+        chosen.keys().copied().collect::<Vec<_>>(),
+        Mutex::new((bench, 0_usize, Vec::new())),
+    );
+    at_once(&numbers, |number| {
+        let mut reaching = tests.iter().filter(|test| test.reaches.contains(number));
+        let is_reached = reaching.clone().next().is_some();
+        let is_caught = reaching.any(|test| !one(test, &number.to_string()).0);
+        let (bench, tried, survivors) = &mut *tried.lock().unwrap();
+        *tried += 1;
+        if !is_caught {
+            let (source, mutant) = of(&sources, &chosen, *number);
+            let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
+            let why = if is_reached { "" } else { " (no test reaches it)" };
+            let line = format!("{path}:{}: {}{why}", mutant.line, mutant.what);
+            bench.tell(&format!("survived: {line} (MUTANT={number})"));
+            survivors.push(line);
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
+        let step = format!("{tried} of {} tried, {} survived", numbers.len(), survivors.len());
+        if tried.is_multiple_of(TOLD) {
+            bench.tell(&step);
+        } else {
+            bench.step(&step);
         }
     });
-    let (bench, tried) = tried.into_inner().unwrap();
-    let survivors = survivors.into_inner().unwrap();
+    let (bench, tried, survivors) = tried.into_inner().unwrap();
     let caught = tried - survivors.len();
     bench.tell(&format!("{caught} of {tried} mutants caught"));
     bench.report(
@@ -124,6 +128,21 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         },
     );
     Ok(())
+}
+
+/// Does something with each, several at a time: one more than there are processors, for a worker sleeps while it waits for its test.
+fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(one);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..=std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(worker);
+        }
+    });
 }
 
 /// Which mutant has which number: its file, and its place there.
@@ -233,44 +252,58 @@ fn culprit(places: &BTreeMap<PathBuf, switches::Places>, error: &serde_json::Val
 
 /// Runs each test with all switches off: it must pass.
 fn try_tests(bench: &mut Bench<'_>, programs: &[Program]) -> Result<Vec<Test>> {
-    let file = bench.file("reached");
-    let mut tests = Vec::new();
+    let mut found = Vec::new();
     for program in programs {
         let listed = Command::new(&program.0)
             .args(["--list", "--format", "terse"])
             .output()?;
-        for name in String::from_utf8_lossy(&listed.stdout)
-            .lines()
-            .filter_map(|line| line.strip_suffix(": test"))
-        {
-            bench.step(&format!("{} tests have run once", tests.len()));
-            let mut test = Test {
-                program: program.clone(),
-                name: name.to_owned(),
-                takes: Duration::from_mins(10),
-                reaches: BTreeSet::new(),
-            };
-            let _ = std::fs::remove_file(&file);
-            let begin = Instant::now();
-            if !one(&test, &file.to_string_lossy()) {
-                bail!("{name} of {} fails without any mutant", program.0.display());
-            }
-            test.takes = begin.elapsed();
-            let reached = std::fs::read(&file).unwrap_or_default();
-            let (numbers, _) = reached.as_chunks::<4>();
-            test.reaches = numbers
-                .iter()
-                .map(|bytes| u32::from_le_bytes(*bytes) as usize)
-                .collect();
-            tests.push(test);
-        }
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+        found.extend(names.map(|name| Test {
+            program: program.clone(),
+            name: name.to_owned(),
+            takes: Duration::from_mins(10),
+            reaches: BTreeSet::new(),
+        }));
     }
-    Ok(tests)
+    let (numbers, tests) = (
+        (0..found.len()).collect::<Vec<_>>(),
+        Mutex::new((bench, Vec::new(), None)),
+    );
+    at_once(&numbers, |&number| {
+        let (mut test, file) = (found[number].clone(), {
+            let (bench, tests, failed) = &mut *tests.lock().unwrap();
+            if failed.is_some() {
+                return;
+            }
+            bench.step(&format!("{} of {} tests have run once", tests.len(), found.len()));
+            bench.file(&format!("reached{number}"))
+        });
+        let (passes, takes) = one(&test, &file.to_string_lossy());
+        let reached = std::fs::read(&file).unwrap_or_default();
+        let (reached, _) = reached.as_chunks::<4>();
+        test.takes = takes;
+        test.reaches = reached
+            .iter()
+            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
+            .collect();
+        let (_, tests, failed) = &mut *tests.lock().unwrap();
+        if passes {
+            tests.push(test);
+        } else {
+            *failed = Some(format!("{} of {}", test.name, test.program.0.display()));
+        }
+    });
+    let (_, tests, failed) = tests.into_inner().unwrap();
+    match failed {
+        Some(name) => bail!("{name} fails without any mutant"),
+        None => Ok(tests),
+    }
 }
 
-/// Runs one test, and says whether it passed in ten times its processor time. Memory is bounded, too: a mutant may never end.
+/// Runs one test, and says whether it passed in ten times its processor time, and how much of that it took. Memory is bounded, too: a mutant may never end.
 /// No bound counts the time of the clock: on a loaded machine a test would fail for want of a processor, and the mutant would be told as caught.
-fn one(test: &Test, mutant: &str) -> bool {
+fn one(test: &Test, mutant: &str) -> (bool, Duration) {
     let seconds = test.takes.as_secs() * 10 + 5;
     let limited = format!("ulimit -t {seconds}; ulimit -v 8000000; exec \"$@\"");
     let mut command = Command::new("sh");
@@ -283,15 +316,15 @@ fn one(test: &Test, mutant: &str) -> bool {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    command.spawn().and_then(watch).unwrap_or(false)
+    command.spawn().and_then(watch).unwrap_or_default()
 }
 
 /// Waits for a test, and ends it when it has used no processor time for a minute: it waits for what never comes.
-fn watch(mut child: Child) -> std::io::Result<bool> {
+fn watch(mut child: Child) -> std::io::Result<(bool, Duration)> {
     let (mut used, mut since, mut pause) = (0, Instant::now(), Duration::from_micros(500));
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+            return Ok((status.success(), TICK * used as u32 + since.elapsed().min(pause)));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
@@ -301,7 +334,7 @@ fn watch(mut child: Child) -> std::io::Result<bool> {
         } else if since.elapsed() > Duration::from_mins(1) {
             child.kill()?;
             child.wait()?;
-            return Ok(false);
+            return Ok((false, TICK * used as u32));
         }
     }
 }
