@@ -509,3 +509,24 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
     show(&mut kernel, 0, SLOT).expect("tables");
     assert_eq!(shown(&kernel, PAGE).map(|(frame, _)| frame.number()), Some(1));
 }
+
+#[test]
+fn threads_that_wait_are_found_and_woken() {
+    let mut remote = Through::new();
+    let space = remote.space_create().expect("a space");
+    for key in [Key::Semaphore(8), Key::Address(8)] {
+        let thread = remote.thread_create(space, 0x1_0000, 0x2_0000, [0; 4], Standing::new(0, 3));
+        let thread = thread.expect("a thread");
+        remote.thread_wake(thread, Resumed::First);
+        let index = remote.gate.kernel.borrow_mut().schedule();
+        assert_eq!(index, Some(thread.index() as u32));
+        remote.gate.kernel.borrow_mut().park(key, None, None);
+        assert_eq!(remote.oldest(key), Some((thread, space)));
+        let woken = match key {
+            Key::Address(_) => remote.wake_words(0..16),
+            _ => remote.wake(key, 2),
+        };
+        assert_eq!((woken, remote.oldest(key)), (1, None));
+        remote.thread_destroy(thread);
+    }
+}
