@@ -395,6 +395,18 @@ fn ports_are_pages_at_their_own_numbers() {
     assert!(world.translate(0, PORTS + 0x3f0).is_some());
 }
 
+/// A receiver pays for one node, whatever the size of the bitmap.
+#[test]
+fn all_ports_at_once_are_one_mapping() {
+    let mut world = world(2);
+    let all = Fpage::ports(0, 16).expect("ports");
+    let nodes = world.kernel.mapping_nodes();
+    world.run(&give(How::Map, 0, all, 1, all)).expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 1);
+    world.run(&give(How::Map, 1, all, 2, all)).expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 2);
+}
+
 #[test]
 fn only_ports_that_nobody_has_come_back() {
     let mut world = world(3);
