@@ -238,6 +238,24 @@ fn threads_are_controlled_from_their_space_and_above() {
     rig.check();
 }
 
+/// A buffer, its leaf and two tables above it are a thread's. Where memory does not reach for all of them, none stays but a table, which the next attempt
+/// finds.
+#[test]
+fn a_thread_without_memory_for_its_buffer_costs_nothing() {
+    let mut rig = Rig::new();
+    let (boss, space) = (rig.boss, rig.space([0; 3]));
+    let held: Vec<_> = core::iter::from_fn(|| rig.kernel.frame_any().ok()).collect();
+    for (stays, frame) in [0, 1, 2, 2].into_iter().zip(&held) {
+        let create = [space, RIP, RSP, 0, 1];
+        rig.refused(boss, Call::ThreadCreate, &create, Error::NoMemory);
+        assert_eq!(rig.kernel.frames_free(), stays);
+        rig.check();
+        rig.kernel.frame_release(*frame);
+    }
+    rig.thread(boss, space);
+    assert_eq!(rig.kernel.frames_free(), 0);
+}
+
 /// Another thread is stopped, read, written and started; the states are told.
 #[test]
 fn registers_pass_by_the_message_buffer() {

@@ -488,8 +488,13 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
         assert_eq!(found, expected, "{at:#x}");
     }
     // Beyond a gibibyte, and at the end of the window.
-    let far = WINDOW_BYTES - SLOT;
+    let (far, free) = (WINDOW_BYTES - SLOT, kernel.frames_free());
     show(&mut kernel, far, WINDOW_BYTES).expect("tables");
+    assert_eq!(
+        free - kernel.frames_free(),
+        1,
+        "one slot is an entry of the table above leaves"
+    );
     assert_eq!(
         shown(&kernel, WINDOW_BYTES - 1).map(|(frame, offset)| (u64::from(frame.number()), offset)),
         Some(((WINDOW_BYTES - 1) / PAGE, 4095))

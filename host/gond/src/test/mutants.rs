@@ -5,11 +5,13 @@
 //! and the tests that reach it run, the quickest first, until one fails. A mutant that no test notices is a survivor:
 //! a test is missing, or the change makes no difference. `docs/mutants.md` lists them with the reason.
 
+mod notes;
 mod switches;
 
 use super::Bench;
 use crate::build;
 use anyhow::{Context, Result, bail};
+use notes::Notes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,8 +39,10 @@ const CAUGHT_PERCENT: usize = 90;
 /// How often the mutants that do not build are left out before something else must be wrong.
 const BUILDS: usize = 20;
 
-/// After so many mutants it is told how far the run is.
+/// After so many mutants that were caught it is told how far the run is.
 const TOLD: usize = 25;
+/// Tests that take less processor time are quick.
+const QUICK: Duration = Duration::from_millis(300);
 /// The unit of `/proc` for processor time.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -85,39 +89,63 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     }
     let mut chosen = draw(&sources, count, bench.dice.seed);
     bench.tell(&format!("{} mutants of {all}, seed {}", chosen.len(), bench.dice.seed));
-    bench.step("building");
-    let programs = build_all(bench, &tree, &sources, &mut chosen)?;
-    bench.step("running each test once");
-    let mut tests = try_tests(bench, &programs)?;
-    tests.sort_by_key(|test| test.takes);
-    bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
-    let (numbers, tried) = (
-        chosen.keys().copied().collect::<Vec<_>>(),
-        Mutex::new((bench, 0_usize, Vec::new())),
+    let notes = Notes::new(
+        &target,
+        format!("{} {count} {} {:?}", head(&tree)?, bench.dice.seed, bench.dice.within),
     );
-    at_once(&numbers, |number| {
-        let mut reaching = tests.iter().filter(|test| test.reaches.contains(number));
-        let is_reached = reaching.clone().next().is_some();
-        let is_caught = reaching.any(|test| !one(test, &number.to_string()).0);
-        let (bench, tried, survivors) = &mut *tried.lock().unwrap();
-        *tried += 1;
-        if !is_caught {
-            let (source, mutant) = of(&sources, &chosen, *number);
-            let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
-            let why = if is_reached { "" } else { " (no test reaches it)" };
-            let line = format!("{path}:{}: {}{why}", mutant.line, mutant.what);
-            bench.tell(&format!("survived: {line} (MUTANT={number})"));
-            survivors.push(line);
-        }
-        let step = format!("{tried} of {} tried, {} survived", numbers.len(), survivors.len());
-        if tried.is_multiple_of(TOLD) {
-            bench.tell(&step);
-        } else {
-            bench.step(&step);
-        }
-    });
-    let (bench, tried, survivors) = tried.into_inner().unwrap();
-    let caught = tried - survivors.len();
+    let tests = if let Some(tests) = notes.load(&mut chosen) {
+        bench.tell("goes on where it was interrupted");
+        tests
+    } else {
+        bench.step("building");
+        let programs = build_all(bench, &tree, &sources, &mut chosen)?;
+        bench.step("running each test once");
+        let mut tests = try_tests(bench, &programs)?;
+        tests.sort_by_key(|test| test.takes);
+        notes.save(&chosen, &tests)?;
+        tests
+    };
+    bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
+    let describe = |number: usize| {
+        let (source, mutant) = of(&sources, &chosen, number);
+        let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
+        let is_reached = tests.iter().any(|test| test.reaches.contains(&number));
+        let why = if is_reached { "" } else { " (no test reaches it)" };
+        format!("{path}:{}: {}{why} (MUTANT={number})", mutant.line, mutant.what)
+    };
+    // Slow tests run only for what the quick ones of all mutants leave: a run that is interrupted has decided most.
+    let quick = tests.partition_point(|test| test.takes < QUICK);
+    let (passes, decided) = ([&tests[..quick], &tests[quick..]], notes.decided());
+    let tried = Mutex::new((bench, decided));
+    for (is_last, tests) in [false, true].into_iter().zip(passes) {
+        let decided = tried.lock().unwrap().1.clone();
+        let left: Vec<_> = chosen.keys().filter(|number| !decided.contains_key(number)).collect();
+        at_once(&left, |&&number| {
+            let mut reaching = tests.iter().filter(|test| test.reaches.contains(&number));
+            let is_caught = reaching.any(|test| !one(test, &number.to_string()).0);
+            let (bench, decided) = &mut *tried.lock().unwrap();
+            if is_caught || is_last {
+                notes.decide(number, is_caught);
+                decided.insert(number, is_caught);
+            }
+            if !is_caught {
+                let word = if is_last { "survived" } else { "left to slow tests" };
+                bench.tell(&format!("{word}: {}", describe(number)));
+            }
+            let caught = decided.values().filter(|is_caught| **is_caught).count();
+            let step = format!("{} of {} decided, {caught} caught", decided.len(), chosen.len());
+            if is_caught && caught.is_multiple_of(TOLD) {
+                bench.tell(&step);
+            } else {
+                bench.step(&step);
+            }
+        });
+    }
+    notes.end();
+    let (bench, decided) = tried.into_inner().unwrap();
+    let survivors = decided.iter().filter(|(_, is_caught)| !**is_caught);
+    let survivors: Vec<_> = survivors.map(|(number, _)| describe(*number)).collect();
+    let (tried, caught) = (decided.len(), decided.len() - survivors.len());
     bench.tell(&format!("{caught} of {tried} mutants caught"));
     bench.report(
         "mutants are caught",
@@ -128,6 +156,15 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         },
     );
     Ok(())
+}
+
+/// The commit that a tree is of.
+fn head(tree: &Path) -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(tree)
+        .args(["rev-parse", "HEAD"])
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// Does something with each, several at a time: one more than there are processors, for a worker sleeps while it waits for its test.
