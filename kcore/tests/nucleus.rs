@@ -267,6 +267,11 @@ fn registers_pass_by_the_message_buffer() {
     assert_eq!(exchange(&mut rig, 0), THREAD_READY);
     assert_eq!(exchange(&mut rig, EXCHANGE_STOP), THREAD_READY);
     assert_eq!(exchange(&mut rig, 0), THREAD_STOPPED);
+    assert_eq!(
+        rig.kernel.threads().get(thread).operation,
+        None,
+        "it waited for nothing"
+    );
     let words: [u64; Registers::WORDS] = core::array::from_fn(|place| 1000 + place as u64);
     let mut given = Registers::from_words(words);
     given.rflags = u64::MAX;
