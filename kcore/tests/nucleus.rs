@@ -238,6 +238,27 @@ fn threads_are_controlled_from_their_space_and_above() {
     rig.check();
 }
 
+/// A thread in trouble that is stopped waits for no answer any more: it runs into the same trouble when it is started.
+#[test]
+fn a_thread_that_is_stopped_is_out_of_trouble() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let space = rig.space([boss.0, boss.0, 0]);
+    let thread = rig.thread(boss, space);
+    rig.run(thread);
+    assert_eq!(rig.kernel.nucleus_event(exception(thread)), Outcome::Gone);
+    for (what, before) in [
+        (EXCHANGE_STOP, THREAD_FAULTED),
+        (EXCHANGE_START, THREAD_STOPPED),
+        (0, THREAD_READY),
+    ] {
+        assert_eq!(rig.done(boss, Call::ThreadExchange, &[thread.0, what]).0, before);
+    }
+    rig.run(thread);
+    assert_eq!(rig.kernel.nucleus_event(exception(thread)), Outcome::Gone);
+    rig.check();
+}
+
 /// A buffer, its leaf and two tables above it are a thread's. Where memory does not reach for all of them, none stays but a table, which the next attempt
 /// finds.
 #[test]

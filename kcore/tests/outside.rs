@@ -31,6 +31,7 @@ struct Through {
 impl Through {
     fn new() -> Remote<Self> {
         let mut kernel = kernel(64);
+        kernel.hardware.typed.push(b'k');
         let place = Place {
             space: kernel.space_create().expect("a space"),
             exchange: kernel.frame_zeroed().expect("a frame"),
@@ -206,7 +207,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("counts", &(machine.frames_free(), machine.frames_total()));
     see("clock", &(machine.now_ns(), machine.boot_time_ns()));
     see("written", &machine.console_write(0, b"hello"));
-    see("read", &machine.console_read(0));
+    see("read", &[1, 0, 0].map(|stream| machine.console_read(stream)));
     machine.log(format_args!("a line of {} and {}", 2, "parts"));
     machine.stir_random([5, 6]);
     see("boot", &machine.boot_report());
