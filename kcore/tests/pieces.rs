@@ -478,7 +478,8 @@ fn pages_and_ports_are_given_and_taken_in_pieces() {
         let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
         let (answer, pieces) = rig.all(boss, Call::Map, [pages(FROM, 20), space, pages(TO, 20), how, 0, 0]);
         assert_eq!(answer, Some(Ok((256, 0))), "the pages of all pieces are counted");
-        assert!(pieces > 256 / at_once, "{pieces} pieces");
+        // The fast path gives more at once than the slow one.
+        assert!((256 / at_once..512 / at_once).contains(&pieces), "{pieces} pieces");
         rig.done(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
     }
     let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
