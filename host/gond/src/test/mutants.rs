@@ -356,7 +356,7 @@ fn one(test: &Test, mutant: &str) -> (bool, Duration) {
     command.spawn().and_then(watch).unwrap_or_default()
 }
 
-/// Waits for a test, and ends it when it has used no processor time for a minute: it waits for what never comes.
+/// Waits for a test, and ends it when for a minute it has used no processor time and wanted none: it waits for what never comes.
 fn watch(mut child: Child) -> std::io::Result<(bool, Duration)> {
     let (mut used, mut since, mut pause) = (0, Instant::now(), Duration::from_micros(500));
     loop {
@@ -366,7 +366,7 @@ fn watch(mut child: Child) -> std::io::Result<(bool, Duration)> {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
         let now = ticks(child.id());
-        if now != used {
+        if now != used || wants_processor(child.id()) {
             (used, since) = (now, Instant::now());
         } else if since.elapsed() > Duration::from_mins(1) {
             child.kill()?;
@@ -374,6 +374,15 @@ fn watch(mut child: Child) -> std::io::Result<(bool, Duration)> {
             return Ok((false, TICK * used as u32));
         }
     }
+}
+
+/// Whether a thread of a process runs, or would if a processor were free: state R, behind the name in brackets.
+fn wants_processor(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let line = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        line.rsplit(')').next().is_some_and(|fields| fields.starts_with(" R"))
+    })
 }
 
 /// The processor time that a process has used, in the unit of `/proc`: fields 14 and 15 of its line, which follow the name in brackets.
