@@ -31,6 +31,7 @@ struct Through {
 impl Through {
     fn new() -> Remote<Self> {
         let mut kernel = kernel(64);
+        kernel.hardware.typed.push(b'k');
         let place = Place {
             space: kernel.space_create().expect("a space"),
             exchange: kernel.frame_zeroed().expect("a frame"),
@@ -206,7 +207,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("counts", &(machine.frames_free(), machine.frames_total()));
     see("clock", &(machine.now_ns(), machine.boot_time_ns()));
     see("written", &machine.console_write(0, b"hello"));
-    see("read", &machine.console_read(0));
+    see("read", &[1, 0, 0].map(|stream| machine.console_read(stream)));
     machine.log(format_args!("a line of {} and {}", 2, "parts"));
     machine.stir_random([5, 6]);
     see("boot", &machine.boot_report());
@@ -488,8 +489,13 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
         assert_eq!(found, expected, "{at:#x}");
     }
     // Beyond a gibibyte, and at the end of the window.
-    let far = WINDOW_BYTES - SLOT;
+    let (far, free) = (WINDOW_BYTES - SLOT, kernel.frames_free());
     show(&mut kernel, far, WINDOW_BYTES).expect("tables");
+    assert_eq!(
+        free - kernel.frames_free(),
+        1,
+        "one slot is an entry of the table above leaves"
+    );
     assert_eq!(
         shown(&kernel, WINDOW_BYTES - 1).map(|(frame, offset)| (u64::from(frame.number()), offset)),
         Some(((WINDOW_BYTES - 1) / PAGE, 4095))
@@ -508,4 +514,25 @@ fn the_window_shows_the_memory_that_it_is_told_to_and_no_other() {
     // A slot in which pages are shown already gets the others one by one.
     show(&mut kernel, 0, SLOT).expect("tables");
     assert_eq!(shown(&kernel, PAGE).map(|(frame, _)| frame.number()), Some(1));
+}
+
+#[test]
+fn threads_that_wait_are_found_and_woken() {
+    let mut remote = Through::new();
+    let space = remote.space_create().expect("a space");
+    for key in [Key::Semaphore(8), Key::Address(8)] {
+        let thread = remote.thread_create(space, 0x1_0000, 0x2_0000, [0; 4], Standing::new(0, 3));
+        let thread = thread.expect("a thread");
+        remote.thread_wake(thread, Resumed::First);
+        let index = remote.gate.kernel.borrow_mut().schedule();
+        assert_eq!(index, Some(thread.index() as u32));
+        remote.gate.kernel.borrow_mut().park(key, None, None);
+        assert_eq!(remote.oldest(key), Some((thread, space)));
+        let woken = match key {
+            Key::Address(_) => remote.wake_words(0..16),
+            _ => remote.wake(key, 2),
+        };
+        assert_eq!((woken, remote.oldest(key)), (1, None));
+        remote.thread_destroy(thread);
+    }
 }

@@ -478,7 +478,8 @@ fn pages_and_ports_are_given_and_taken_in_pieces() {
         let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
         let (answer, pieces) = rig.all(boss, Call::Map, [pages(FROM, 20), space, pages(TO, 20), how, 0, 0]);
         assert_eq!(answer, Some(Ok((256, 0))), "the pages of all pieces are counted");
-        assert!(pieces > 256 / at_once, "{pieces} pieces");
+        // The fast path gives more at once than the slow one.
+        assert!((256 / at_once..512 / at_once).contains(&pieces), "{pieces} pieces");
         rig.done(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
     }
     let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
@@ -497,4 +498,24 @@ fn pages_and_ports_are_given_and_taken_in_pieces() {
     rig.done(boss, Call::Map, [one, space, one, GRANT, 0, 0]);
     let pieces = flush(&mut rig);
     assert!(pieces > 50, "{pieces} pieces");
+}
+
+/// A flush of rights leaves all pages where they are, so that only the position that is kept says how far it came.
+#[test]
+fn a_flush_of_rights_goes_on_where_it_was() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let thread = rig.other();
+    let pages = |base| fpage(base, 20, Rights::RWX);
+    let map = [pages(FROM), rig.last_space, pages(TO), MAP, 0, 0];
+    rig.done(boss, Call::Map, map);
+    let flush = [pages(FROM), Rights::W.bits().into(), 0, 0, 0, 0];
+    let (answer, pieces) = rig.all(boss, Call::Flush, flush);
+    assert_eq!(answer, Some(Ok((0, 0))));
+    assert!(pieces > 1, "{pieces} pieces");
+    let space = rig.kernel.threads().get(thread).space;
+    for page in 0..256 {
+        let found = walk(&rig.kernel, space, TO + (page << 12));
+        assert!(found.is_some_and(|(_, write, execute)| !write && execute), "{page}");
+    }
 }

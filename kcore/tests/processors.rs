@@ -548,4 +548,26 @@ fn frames_are_prepared_up_to_the_goal() {
     let mut kernel = kernel(20);
     let prepared = (0..20).take_while(|_| kernel.prepare_frame(3)).count();
     assert_eq!(prepared, 3);
+    // Those that are taken by now are prepared anew.
+    for _ in 0..2 {
+        kernel.frame_zeroed().expect("a frame");
+    }
+    assert_eq!((0..20).take_while(|_| kernel.prepare_frame(3)).count(), 2);
+}
+
+/// The number of a space is used again: with the space before, its calls and those of others into it are forgotten.
+#[test]
+fn a_space_with_a_number_that_was_used_has_no_calls() {
+    let mut kernel = kernel(40);
+    let [space, other] = [(); 2].map(|()| kernel.space_create().expect("space"));
+    let entry = 0x1_0000_1000;
+    for (caller, callee) in [(space, other), (other, space)] {
+        kernel.portal_cache(caller, entry, 1, callee);
+        assert_eq!(kernel.portal_way(caller, entry, 1), Some(callee));
+    }
+    kernel.space_destroy(space);
+    assert_eq!(kernel.space_create(), Ok(space));
+    for caller in [space, other] {
+        assert_eq!(kernel.portal_way(caller, entry, 1), None);
+    }
 }

@@ -284,6 +284,16 @@ fn who_passes_the_processor_on_pays_for_what_it_had() {
 }
 
 #[test]
+fn nobody_pays_for_time_in_which_nobody_runs() {
+    let mut rig = Rig::new(1);
+    rig.account(3, PROGRAMS, WHOLE);
+    rig.spawn(3, 3, Habit::Sleeps(10, 90));
+    rig.run(3 * PERIOD_MS + PERIOD_MS / 2);
+    let told = rig.kernel.share_told(3).1;
+    assert!((90..=110).contains(&told), "{told} of a thousand");
+}
+
+#[test]
 fn thousands_go_behind_in_pieces_and_come_forward_together() {
     let mut rig = Rig::new(1);
     rig.account(3, PROGRAMS, WHOLE);

@@ -47,6 +47,8 @@ pub struct Fake {
     pub stopped: Option<u8>,
     /// The log.
     pub logged: String,
+    /// What is typed at the first terminal, the last byte first.
+    pub typed: Vec<u8>,
     /// Words for the random generator.
     pub stirred: Vec<[u64; 2]>,
     flushed: Flushed,
@@ -83,6 +85,7 @@ impl Fake {
             has_quick_vectors: true,
             stopped: None,
             logged: String::new(),
+            typed: Vec::new(),
             stirred: Vec::new(),
             flushed: Flushed::default(),
             tags,
@@ -298,8 +301,8 @@ impl Hardware for Fake {
         bytes.len()
     }
 
-    fn console_read(&mut self, _: u64) -> Option<u8> {
-        None
+    fn console_read(&mut self, stream: u64) -> Option<u8> {
+        self.typed.pop_if(|_| stream == 0)
     }
 
     fn log(&mut self, line: std::fmt::Arguments<'_>) {

@@ -395,6 +395,18 @@ fn ports_are_pages_at_their_own_numbers() {
     assert!(world.translate(0, PORTS + 0x3f0).is_some());
 }
 
+/// A receiver pays for one node, whatever the size of the bitmap.
+#[test]
+fn all_ports_at_once_are_one_mapping() {
+    let mut world = world(2);
+    let all = Fpage::ports(0, 16).expect("ports");
+    let nodes = world.kernel.mapping_nodes();
+    world.run(&give(How::Map, 0, all, 1, all)).expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 1);
+    world.run(&give(How::Map, 1, all, 2, all)).expect("map");
+    assert_eq!(world.kernel.mapping_nodes(), nodes + 2);
+}
+
 #[test]
 fn only_ports_that_nobody_has_come_back() {
     let mut world = world(3);
@@ -437,6 +449,29 @@ fn parts_of_a_mapping_within_a_larger_one_stay_its_own() {
     world.run(&flush(0, slot, RWX, Own::Kept)).expect("flush");
     assert_eq!(world.translate(1, 0x4_0003), None);
     assert_eq!(world.translate(1, 0x4_0200), Some((0x4_0200, RWX)));
+}
+
+/// A page by itself and a part of a large page stand in one table, and are given at once.
+#[test]
+fn a_page_beside_parts_of_a_larger_one_is_given_as_what_it_is() {
+    let mut world = world(2);
+    let (slot, page) = (memory(0x4_0000, SLOT, RWX), |number| memory(number, PAGE, RWX));
+    let pair = memory(0, PAGE + 1, RWX);
+    world
+        .run(&give(How::Map, 0, slot, 1, memory(0, SLOT, RWX)))
+        .expect("map");
+    world.run(&give(How::Map, 0, page(0), 1, page(0))).expect("map");
+    // The first one makes the tables: the fast path has none to make.
+    for given in [page(3), pair] {
+        world.run(&give(How::Map, 1, given, 2, given)).expect("map");
+    }
+    for (page, real) in [(0, 0), (1, 0x4_0001), (3, 0x4_0003)] {
+        assert_eq!(world.translate(2, page), Some((real, RWX)));
+    }
+    world.run(&flush(1, page(0), RWX, Own::Too)).expect("flush");
+    assert!(world.translate(2, 0).is_none() && world.translate(2, 1).is_some());
+    world.run(&flush(0, slot, RWX, Own::Kept)).expect("flush");
+    assert_eq!(world.translate(2, 1), None);
 }
 
 #[test]

@@ -169,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn a_program_gets_a_part_of_what_is_left_and_of_all_dirty_pages() {
+        let (mut ledger, programs) = programs();
+        for resource in RESOURCE_LIST {
+            let used = ledger.used(programs, resource);
+            ledger.take(programs, resource, 40 - used).unwrap();
+        }
+        let mut machine = ledger.limits(AccountId::ROOT);
+        machine[Resource::Dirty as usize] = 80;
+        ledger.set_limits(AccountId::ROOT, machine);
+        let mut expected = [45; RESOURCES];
+        expected[Resource::Dirty as usize] = 70 / 4 * 3;
+        expected[Resource::Processor as usize] = WHOLE;
+        assert_eq!(of_program(&ledger, programs), expected);
+    }
+
+    #[test]
     fn programs_get_the_blocks_that_are_free_by_now_but_for_an_eighth() {
         let (mut ledger, programs) = programs();
         ledger.take(programs, Resource::Blocks, 30).unwrap();

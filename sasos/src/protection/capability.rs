@@ -368,4 +368,19 @@ mod tests {
         assert_eq!(set_rights(&mut record, 1, Rights::NONE), Ok(Effect::RevokesCalls(0)));
         assert!(record.pdx.iter().all(|pdx| pdx.password != 1));
     }
+
+    #[test]
+    fn the_entries_of_all_calls_of_an_object_are_bounded() {
+        let mut record = ObjectRecord::default();
+        let all = [0; ENTRIES_MAX];
+        let pdx = |password, entries: usize| PdxRecord {
+            password,
+            entries: &all[..entries],
+            ..PdxRecord::default()
+        };
+        assert_eq!(set_pdx(&mut record, pdx(1, ENTRIES_MAX / 2)), Ok(Effect::Grants));
+        assert_eq!(set_pdx(&mut record, pdx(2, ENTRIES_MAX / 2)), Ok(Effect::Grants));
+        assert_eq!(set_pdx(&mut record, pdx(3, 1)), Err(Error::TableFull));
+        assert_eq!(set_pdx(&mut record, pdx(3, 0)), Ok(Effect::Grants));
+    }
 }

@@ -90,6 +90,16 @@ fn nothing_that_was_typed_is_lost() {
         system.call(first, Call::ConsoleRead, &[STREAM_TERMINAL, buffer, 0]),
         Ok((0, 0))
     );
+    // As many as a piece holds come at once.
+    let typed: Vec<u8> = (0..300_u32).map(|place| place as u8).collect();
+    system.platform.kernel.hardware.input[0].extend(&typed);
+    for (at, count) in [(0, 256), (256, 44)] {
+        let read = [STREAM_TERMINAL, buffer + at, 300];
+        assert_eq!(system.call(first, Call::ConsoleRead, &read), Ok((count, 0)));
+    }
+    let mut read = [0; 300];
+    system.load(first, buffer, &mut read).unwrap();
+    assert_eq!(read[..], typed);
     assert_eq!(
         system.call(first, Call::ConsoleRead, &[9, buffer, 1]),
         Err(Error::BadArgument)

@@ -70,6 +70,12 @@ fn a_task_without_capabilities_sees_its_own_and_nothing_of_others() {
     assert!(objects.contains(&image) && !objects.contains(&object) && !objects.contains(&ROOT_DIRECTORY));
     let (mine, _) = system.object(task, 1);
     assert!(system.listed(task, TOPIC_OBJECT).contains(&mine));
+    // The first one that is told begins at the address asked for, or behind it.
+    let (buffer, _) = system.object(task, 1);
+    for from in [mine, mine - 1] {
+        let told = system.call(task, Call::SystemInfo, &[TOPIC_OBJECT, from, buffer, PAGE]);
+        assert!(told.is_ok() && system.words(task, buffer) == [mine]);
+    }
 
     // With D on the root directory everything is seen.
     let all = system.listed(first, TOPIC_THREAD);

@@ -8,11 +8,11 @@ use abi::{
         THREAD_READY, THREAD_SLEEPING, ThreadReport,
     },
 };
-use kcore::{Machine, ThreadId};
+use kcore::{Machine, ThreadId, shares::WHOLE};
 use sasos::accounts::Resource;
 use sim::machine::Touch;
 
-use crate::harness::{Answer, DATA, ENTRY, System, Trouble};
+use crate::harness::{Answer, DATA, ENTRY, PROGRAM_PAGES, System, Trouble};
 
 #[test]
 fn a_task_takes_its_image_along_and_leaves_nothing() {
@@ -522,5 +522,23 @@ fn a_parent_ends_what_is_left_of_a_task() {
     system.call(first, Call::ThreadDelete, &[child.0, 0]).unwrap();
     assert!(system.platform.kernel.threads().find(second).is_none());
     assert_eq!(system.reap(first, child), Ok(7));
+    system.check_to_the_end();
+}
+
+#[test]
+fn a_task_may_be_given_a_share_of_the_processors() {
+    let mut system = System::boot(58);
+    let first = system.first;
+    for (share, limit) in [(100, 100), (0, WHOLE)] {
+        let image = system.image(first);
+        let arguments = [image + ENTRY, image + PROGRAM_PAGES * PAGE, 0, 0, 3, share];
+        let child = ThreadId(system.call(first, Call::TaskCreate, &arguments).unwrap().0);
+        let server = &system.server;
+        let task = server.threads.find(child).expect("it lives").task;
+        let account = server.tasks.get(task).expect("a task").account;
+        assert_eq!(server.ledger.limit(account, Resource::Processor), limit);
+        system.exit(child, 0);
+        assert_eq!(system.reap(first, child), Ok(0));
+    }
     system.check_to_the_end();
 }

@@ -5,11 +5,13 @@
 //! and the tests that reach it run, the quickest first, until one fails. A mutant that no test notices is a survivor:
 //! a test is missing, or the change makes no difference. `docs/mutants.md` lists them with the reason.
 
+mod notes;
 mod switches;
 
 use super::Bench;
 use crate::build;
 use anyhow::{Context, Result, bail};
+use notes::Notes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,10 +39,18 @@ const CAUGHT_PERCENT: usize = 90;
 /// How often the mutants that do not build are left out before something else must be wrong.
 const BUILDS: usize = 20;
 
+/// After so many mutants that were caught it is told how far the run is.
+const TOLD: usize = 25;
+/// Tests that take less processor time are quick.
+const QUICK: Duration = Duration::from_millis(300);
+/// The unit of `/proc` for processor time.
+const TICK: Duration = Duration::from_millis(10);
+
 /// A program of tests, and the folder in which it wants to run.
 type Program = (PathBuf, PathBuf);
 
-/// A test: its program, its name, how long it takes, and which mutants it reaches.
+/// A test: its program, its name, the processor time that it takes, and which mutants it reaches.
+#[derive(Clone)]
 struct Test {
     program: Program,
     name: String,
@@ -79,41 +89,63 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     }
     let mut chosen = draw(&sources, count, bench.dice.seed);
     bench.tell(&format!("{} mutants of {all}, seed {}", chosen.len(), bench.dice.seed));
-    bench.step("building");
-    let programs = build_all(bench, &tree, &sources, &mut chosen)?;
-    bench.step("running each test once");
-    let mut tests = try_tests(bench, &programs)?;
-    tests.sort_by_key(|test| test.takes);
-    bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
-    let (next, tried, survivors) = (AtomicUsize::new(0), Mutex::new((bench, 0)), Mutex::new(Vec::new()));
-    let numbers: Vec<usize> = chosen.keys().copied().collect();
-    let work = || {
-        while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut reaching = tests.iter().filter(|test| test.reaches.contains(number));
-            let is_reached = reaching.clone().next().is_some();
-            let is_caught = reaching.any(|test| !one(test, &number.to_string()));
-            let mut tried = tried.lock().unwrap();
-            tried.1 += 1;
-            let step = format!("{} of {} tried", tried.1, numbers.len());
-            tried.0.step(&step);
-            if !is_caught {
-                let (source, mutant) = of(&sources, &chosen, *number);
-                let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
-                let why = if is_reached { "" } else { " (no test reaches it)" };
-                let line = format!("{path}:{}: {}{why}", mutant.line, mutant.what);
-                tried.0.tell(&format!("survived: {line}"));
-                survivors.lock().unwrap().push(line);
-            }
-        }
+    let notes = Notes::new(
+        &target,
+        format!("{} {count} {} {:?}", head(&tree)?, bench.dice.seed, bench.dice.within),
+    );
+    let tests = if let Some(tests) = notes.load(&mut chosen) {
+        bench.tell("goes on where it was interrupted");
+        tests
+    } else {
+        bench.step("building");
+        let programs = build_all(bench, &tree, &sources, &mut chosen)?;
+        bench.step("running each test once");
+        let mut tests = try_tests(bench, &programs)?;
+        tests.sort_by_key(|test| test.takes);
+        notes.save(&chosen, &tests)?;
+        tests
     };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let (bench, tried) = tried.into_inner().unwrap();
-    let survivors = survivors.into_inner().unwrap();
-    let caught = tried - survivors.len();
+    bench.tell(&format!("{} mutants build; {} tests", chosen.len(), tests.len()));
+    let describe = |number: usize| {
+        let (source, mutant) = of(&sources, &chosen, number);
+        let path = source.path.strip_prefix(&tree).unwrap_or(&source.path).display();
+        let is_reached = tests.iter().any(|test| test.reaches.contains(&number));
+        let why = if is_reached { "" } else { " (no test reaches it)" };
+        format!("{path}:{}: {}{why} (MUTANT={number})", mutant.line, mutant.what)
+    };
+    // Slow tests run only for what the quick ones of all mutants leave: a run that is interrupted has decided most.
+    let quick = tests.partition_point(|test| test.takes < QUICK);
+    let (passes, decided) = ([&tests[..quick], &tests[quick..]], notes.decided());
+    let tried = Mutex::new((bench, decided));
+    for (is_last, tests) in [false, true].into_iter().zip(passes) {
+        let decided = tried.lock().unwrap().1.clone();
+        let left: Vec<_> = chosen.keys().filter(|number| !decided.contains_key(number)).collect();
+        at_once(&left, |&&number| {
+            let mut reaching = tests.iter().filter(|test| test.reaches.contains(&number));
+            let is_caught = reaching.any(|test| !one(test, &number.to_string()).0);
+            let (bench, decided) = &mut *tried.lock().unwrap();
+            if is_caught || is_last {
+                notes.decide(number, is_caught);
+                decided.insert(number, is_caught);
+            }
+            if !is_caught {
+                let word = if is_last { "survived" } else { "left to slow tests" };
+                bench.tell(&format!("{word}: {}", describe(number)));
+            }
+            let caught = decided.values().filter(|is_caught| **is_caught).count();
+            let step = format!("{} of {} decided, {caught} caught", decided.len(), chosen.len());
+            if is_caught && caught.is_multiple_of(TOLD) {
+                bench.tell(&step);
+            } else {
+                bench.step(&step);
+            }
+        });
+    }
+    notes.end();
+    let (bench, decided) = tried.into_inner().unwrap();
+    let survivors = decided.iter().filter(|(_, is_caught)| !**is_caught);
+    let survivors: Vec<_> = survivors.map(|(number, _)| describe(*number)).collect();
+    let (tried, caught) = (decided.len(), decided.len() - survivors.len());
     bench.tell(&format!("{caught} of {tried} mutants caught"));
     bench.report(
         "mutants are caught",
@@ -124,6 +156,30 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
         },
     );
     Ok(())
+}
+
+/// The commit that a tree is of.
+fn head(tree: &Path) -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(tree)
+        .args(["rev-parse", "HEAD"])
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Does something with each, several at a time: one more than there are processors, for a worker sleeps while it waits for its test.
+fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(one);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..=std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(worker);
+        }
+    });
 }
 
 /// Which mutant has which number: its file, and its place there.
@@ -233,44 +289,58 @@ fn culprit(places: &BTreeMap<PathBuf, switches::Places>, error: &serde_json::Val
 
 /// Runs each test with all switches off: it must pass.
 fn try_tests(bench: &mut Bench<'_>, programs: &[Program]) -> Result<Vec<Test>> {
-    let file = bench.file("reached");
-    let mut tests = Vec::new();
+    let mut found = Vec::new();
     for program in programs {
         let listed = Command::new(&program.0)
             .args(["--list", "--format", "terse"])
             .output()?;
-        for name in String::from_utf8_lossy(&listed.stdout)
-            .lines()
-            .filter_map(|line| line.strip_suffix(": test"))
-        {
-            bench.step(&format!("{} tests have run once", tests.len()));
-            let mut test = Test {
-                program: program.clone(),
-                name: name.to_owned(),
-                takes: Duration::from_mins(10),
-                reaches: BTreeSet::new(),
-            };
-            let _ = std::fs::remove_file(&file);
-            let begin = Instant::now();
-            if !one(&test, &file.to_string_lossy()) {
-                bail!("{name} of {} fails without any mutant", program.0.display());
-            }
-            test.takes = begin.elapsed();
-            let reached = std::fs::read(&file).unwrap_or_default();
-            let (numbers, _) = reached.as_chunks::<4>();
-            test.reaches = numbers
-                .iter()
-                .map(|bytes| u32::from_le_bytes(*bytes) as usize)
-                .collect();
-            tests.push(test);
-        }
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+        found.extend(names.map(|name| Test {
+            program: program.clone(),
+            name: name.to_owned(),
+            takes: Duration::from_mins(10),
+            reaches: BTreeSet::new(),
+        }));
     }
-    Ok(tests)
+    let (numbers, tests) = (
+        (0..found.len()).collect::<Vec<_>>(),
+        Mutex::new((bench, Vec::new(), None)),
+    );
+    at_once(&numbers, |&number| {
+        let (mut test, file) = (found[number].clone(), {
+            let (bench, tests, failed) = &mut *tests.lock().unwrap();
+            if failed.is_some() {
+                return;
+            }
+            bench.step(&format!("{} of {} tests have run once", tests.len(), found.len()));
+            bench.file(&format!("reached{number}"))
+        });
+        let (passes, takes) = one(&test, &file.to_string_lossy());
+        let reached = std::fs::read(&file).unwrap_or_default();
+        let (reached, _) = reached.as_chunks::<4>();
+        test.takes = takes;
+        test.reaches = reached
+            .iter()
+            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
+            .collect();
+        let (_, tests, failed) = &mut *tests.lock().unwrap();
+        if passes {
+            tests.push(test);
+        } else {
+            *failed = Some(format!("{} of {}", test.name, test.program.0.display()));
+        }
+    });
+    let (_, tests, failed) = tests.into_inner().unwrap();
+    match failed {
+        Some(name) => bail!("{name} fails without any mutant"),
+        None => Ok(tests),
+    }
 }
 
-/// Runs one test, and says whether it passed in ten times its processor time. Memory is bounded, too: a mutant may never end.
+/// Runs one test, and says whether it passed in ten times its processor time, and how much of that it took. Memory is bounded, too: a mutant may never end.
 /// No bound counts the time of the clock: on a loaded machine a test would fail for want of a processor, and the mutant would be told as caught.
-fn one(test: &Test, mutant: &str) -> bool {
+fn one(test: &Test, mutant: &str) -> (bool, Duration) {
     let seconds = test.takes.as_secs() * 10 + 5;
     let limited = format!("ulimit -t {seconds}; ulimit -v 8000000; exec \"$@\"");
     let mut command = Command::new("sh");
@@ -283,27 +353,36 @@ fn one(test: &Test, mutant: &str) -> bool {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    command.spawn().and_then(watch).unwrap_or(false)
+    command.spawn().and_then(watch).unwrap_or_default()
 }
 
-/// Waits for a test, and ends it when it has used no processor time for a minute: it waits for what never comes.
-fn watch(mut child: Child) -> std::io::Result<bool> {
+/// Waits for a test, and ends it when for a minute it has used no processor time and wanted none: it waits for what never comes.
+fn watch(mut child: Child) -> std::io::Result<(bool, Duration)> {
     let (mut used, mut since, mut pause) = (0, Instant::now(), Duration::from_micros(500));
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+            return Ok((status.success(), TICK * used as u32 + since.elapsed().min(pause)));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
         let now = ticks(child.id());
-        if now != used {
+        if now != used || wants_processor(child.id()) {
             (used, since) = (now, Instant::now());
         } else if since.elapsed() > Duration::from_mins(1) {
             child.kill()?;
             child.wait()?;
-            return Ok(false);
+            return Ok((false, TICK * used as u32));
         }
     }
+}
+
+/// Whether a thread of a process runs, or would if a processor were free: state R, behind the name in brackets.
+fn wants_processor(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let line = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        line.rsplit(')').next().is_some_and(|fields| fields.starts_with(" R"))
+    })
 }
 
 /// The processor time that a process has used, in the unit of `/proc`: fields 14 and 15 of its line, which follow the name in brackets.

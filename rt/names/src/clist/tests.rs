@@ -37,6 +37,10 @@ fn refusals() {
     bytes[16] = 0;
     assert_eq!(Clist::open_mut(&mut bytes).unwrap_err(), Error::Unsorted);
     assert_eq!(ClistView::open(&bytes).unwrap().find(1).count(), 1);
+    for sorted in [0, 1] {
+        bytes[16] = sorted;
+        assert_eq!(ClistView::open(&bytes).unwrap().is_sorted(), sorted == 1);
+    }
 }
 
 proptest! {

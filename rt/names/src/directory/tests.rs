@@ -108,6 +108,24 @@ fn faults_are_told_and_passed_over() {
     );
 }
 
+/// A crash may leave two entries of a name. Looks find the first; a mark frees the other one.
+#[test]
+fn a_mark_leaves_one_entry_of_a_name() {
+    let mut bytes = vec![0; ENTRY_BYTES * 8];
+    let mut directory = Directory::format(&mut bytes).unwrap();
+    for (name, address) in [("a", 1), ("b", 2), ("c", 3)] {
+        directory.insert(&data(name, address)).unwrap();
+    }
+    bytes[ENTRY_BYTES * 3 + NAME_AT] = b'a';
+    let mut directory = Directory::open_mut(&mut bytes).unwrap();
+    assert_eq!(directory.view().faults().collect::<Vec<_>>(), [Fault::Repeated(2)]);
+    directory.mark("a", Mark::Leaving).unwrap();
+    let view = Directory::open(&bytes).unwrap();
+    assert_eq!(view.faults().count(), 0);
+    assert_eq!(view.lookup("a"), Some(data("a", 1)));
+    assert_eq!(view.count(), 2);
+}
+
 #[test]
 fn what_makes_sense_is_mended() {
     let mut bytes = vec![0; 128 * 8];
