@@ -238,45 +238,6 @@ fn threads_are_controlled_from_their_space_and_above() {
     rig.check();
 }
 
-/// A thread in trouble that is stopped waits for no answer any more: it runs into the same trouble when it is started.
-#[test]
-fn a_thread_that_is_stopped_is_out_of_trouble() {
-    let mut rig = Rig::new();
-    let boss = rig.boss;
-    let space = rig.space([boss.0, boss.0, 0]);
-    let thread = rig.thread(boss, space);
-    rig.run(thread);
-    assert_eq!(rig.kernel.nucleus_event(exception(thread)), Outcome::Gone);
-    for (what, before) in [
-        (EXCHANGE_STOP, THREAD_FAULTED),
-        (EXCHANGE_START, THREAD_STOPPED),
-        (0, THREAD_READY),
-    ] {
-        assert_eq!(rig.done(boss, Call::ThreadExchange, &[thread.0, what]).0, before);
-    }
-    rig.run(thread);
-    assert_eq!(rig.kernel.nucleus_event(exception(thread)), Outcome::Gone);
-    rig.check();
-}
-
-/// A buffer, its leaf and two tables above it are a thread's. Where memory does not reach for all of them, none stays but a table, which the next attempt
-/// finds.
-#[test]
-fn a_thread_without_memory_for_its_buffer_costs_nothing() {
-    let mut rig = Rig::new();
-    let (boss, space) = (rig.boss, rig.space([0; 3]));
-    let held: Vec<_> = core::iter::from_fn(|| rig.kernel.frame_any().ok()).collect();
-    for (stays, frame) in [0, 1, 2, 2].into_iter().zip(&held) {
-        let create = [space, RIP, RSP, 0, 1];
-        rig.refused(boss, Call::ThreadCreate, &create, Error::NoMemory);
-        assert_eq!(rig.kernel.frames_free(), stays);
-        rig.check();
-        rig.kernel.frame_release(*frame);
-    }
-    rig.thread(boss, space);
-    assert_eq!(rig.kernel.frames_free(), 0);
-}
-
 /// Another thread is stopped, read, written and started; the states are told.
 #[test]
 fn registers_pass_by_the_message_buffer() {
@@ -288,11 +249,6 @@ fn registers_pass_by_the_message_buffer() {
     assert_eq!(exchange(&mut rig, 0), THREAD_READY);
     assert_eq!(exchange(&mut rig, EXCHANGE_STOP), THREAD_READY);
     assert_eq!(exchange(&mut rig, 0), THREAD_STOPPED);
-    assert_eq!(
-        rig.kernel.threads().get(thread).operation,
-        None,
-        "it waited for nothing"
-    );
     let words: [u64; Registers::WORDS] = core::array::from_fn(|place| 1000 + place as u64);
     let mut given = Registers::from_words(words);
     given.rflags = u64::MAX;

@@ -5,7 +5,8 @@ mod fake;
 use abi::{
     Error, Rights,
     nucleus::{
-        ANYONE, Call, EXCHANGE_START, GRANT, MAP, NO_TIMEOUTS, fpage, message_buffer, port_fpage, tag, timeouts,
+        ANYONE, Call, EXCHANGE_START, EXCHANGE_STOP, GRANT, MAP, NO_TIMEOUTS, THREAD_FAULTED, THREAD_READY,
+        THREAD_STOPPED, fpage, message_buffer, port_fpage, tag, timeouts,
     },
 };
 use fake::{Fake, walk};
@@ -518,4 +519,46 @@ fn a_flush_of_rights_goes_on_where_it_was() {
         let found = walk(&rig.kernel, space, TO + (page << 12));
         assert!(found.is_some_and(|(_, write, execute)| !write && execute), "{page}");
     }
+}
+
+/// A thread in trouble that is stopped waits for no answer any more: it runs into the same trouble when it is started.
+#[test]
+fn a_thread_that_is_stopped_is_out_of_trouble() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let space = rig.done(boss, Call::SpaceCreate, [20_000, boss.0, 0, 0, 0, 0]);
+    let start = [space, 0x40_0000, 0x50_0000, 0, 3, 0];
+    let thread = ThreadId(rig.done(boss, Call::ThreadCreate, start));
+    rig.fault(thread);
+    for (what, before) in [
+        (EXCHANGE_STOP, THREAD_FAULTED),
+        (EXCHANGE_START, THREAD_STOPPED),
+        (EXCHANGE_STOP, THREAD_READY),
+        (EXCHANGE_START, THREAD_STOPPED),
+        (0, THREAD_READY),
+    ] {
+        let exchange = [thread.0, what, 0, 0, 0, 0];
+        assert_eq!(rig.done(boss, Call::ThreadExchange, exchange), before);
+        assert_eq!(rig.kernel.threads().get(thread).operation, None, "it waits for nothing");
+    }
+    rig.fault(thread);
+    rig.kernel.check().expect("the kernel is consistent");
+}
+
+/// A buffer, its leaf and two tables above it are a thread's. Where memory does not reach for all of them, none stays but a table, which the next attempt
+/// finds.
+#[test]
+fn a_thread_without_memory_for_its_buffer_costs_nothing() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
+    let start = [space, 0x40_0000, 0x50_0000, 0, 3, 0];
+    let held: Vec<_> = core::iter::from_fn(|| rig.kernel.frame_any().ok()).collect();
+    for (stays, frame) in [0, 1, 2, 2].into_iter().zip(&held) {
+        assert_eq!(rig.begin(boss, Call::ThreadCreate, start), Some(Err(Error::NoMemory)));
+        assert_eq!(rig.kernel.frames_free(), stays);
+        rig.kernel.frame_release(*frame);
+    }
+    rig.done(boss, Call::ThreadCreate, start);
+    assert_eq!(rig.kernel.frames_free(), 0);
 }
