@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
 c() { gcc -O2 -fpie -fcf-protection=none -fno-builtin -ffunction-sections -fdata-sections "$@"; }
 cd "$folder"
-for file in sys string stdlib math stdio time; do c -c "$root/modules/libc/$file.c"; done
+for file in "$root"/modules/libc/*.c; do c -c "$file"; done
 gcc -c "$root/modules/libc/jump.s"
 for file in "$1"/*.c; do
     case $file in */lua.c | */luac.c | */onelua.c | */ltests.c) ;; *) c -c "$file" ;; esac

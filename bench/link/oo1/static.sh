@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
 c() { gcc -std=gnu11 -O2 -fpie -fcf-protection=none -ffunction-sections -fdata-sections "$@"; }
 cd "$folder"
-for file in sys string stdlib stdio time math; do c -fno-builtin -c "$root/modules/libc/$file.c"; done
+for file in "$root"/modules/libc/*.c; do c -fno-builtin -c "$file"; done
 gcc -c "$root/modules/libc/jump.s"
 for file in oo1 oo1_client measure; do c -c "$root/bench/linux/$file.c"; done
 c "-I$root/bench/linux" -c "$here/main.c"
