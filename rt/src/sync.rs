@@ -133,7 +133,7 @@ mod tests {
             }
         };
         assert_eq!(calls(rounds), 0);
-        // Who waits is woken, once, and the lock is free then.
+        // A waiting thread is woken, once, and the lock is free then.
         raw.lock();
         raw.0.store(CONTENDED, Ordering::Relaxed);
         assert_eq!(calls(|| raw.unlock()), 1);

@@ -55,7 +55,7 @@ fn a_domain_that_does_it_again_keeps_one_page_table() {
     let actor = rig.actor(Apd::EMPTY);
     let (before, slots) = (frames(&rig), used(&rig, actor, Resource::Slots));
     round(&mut rig, actor, 1);
-    // What stays of the first rounds are upper tables.
+    // Only upper tables stay of the first rounds.
     let (upper, active) = (before - frames(&rig), rig.server.objects.count());
     for _ in 0..ROUNDS {
         round(&mut rig, actor, 1);

@@ -47,7 +47,7 @@ pub struct Fake {
     pub stopped: Option<u8>,
     /// The log.
     pub logged: String,
-    /// What is typed at the first terminal, the last byte first.
+    /// Bytes typed at the first terminal, the last one first.
     pub typed: Vec<u8>,
     /// Words for the random generator.
     pub stirred: Vec<[u64; 2]>,

@@ -118,7 +118,7 @@ fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
     assert_eq!((kernel.frames_free(), kernel.mapping_nodes()), before);
 }
 
-/// What came from a large page that cannot be split is taken in pieces. Between two of them its space may become able to pay for the split: the page is
+/// Pages of a large page that cannot be split are taken in pieces. Between two of them its space may become able to pay for the split: the page is
 /// lost all the same, for some of those that had it from here have lost it by then.
 #[test]
 fn a_large_page_that_is_lost_stays_lost() {

@@ -33,7 +33,7 @@ pub struct PerProcessor {
     mark: u32,
     /// When its timer will interrupt, in nanoseconds since the start.
     pub timer_ns: u64,
-    /// What the kernel's logic knows of it.
+    /// The record that the kernel's logic keeps of it.
     record: Processor,
     tss: Tss,
     ports: PortMap,

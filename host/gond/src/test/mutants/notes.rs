@@ -72,7 +72,7 @@ impl Notes {
         let _ = file.and_then(|mut file| writeln!(file, "{number} {is_caught}"));
     }
 
-    /// What was decided before an interruption.
+    /// The decisions made before an interruption.
     pub fn decided(&self) -> BTreeMap<usize, bool> {
         let noted = std::fs::read_to_string(&self.verdicts).unwrap_or_default();
         let verdict = |line: &str| {
