@@ -8,7 +8,9 @@ use abi::{
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
+use kcore::thread::Resumed;
 use sasos::{
+    Outcome,
     accounts::{AccountId, Resource, UNLIMITED},
     protection::apd::Apd,
 };
@@ -279,6 +281,136 @@ fn pages_that_are_written_again_leave_room_to_others() {
     let new = rig.kept(other, pages / 4, 0);
     for page in 0..pages / 4 {
         rig.store(other.space, new + page * PAGE, 1).unwrap();
+    }
+    rig.check();
+}
+
+/// A program that copies pages into a kept object of its own, again and again.
+struct Writer {
+    actor: Actor,
+    source: u64,
+    target: u64,
+    pages: u64,
+    at: u64,
+    resumed: Resumed,
+    copies: u64,
+}
+
+impl Writer {
+    fn new(rig: &mut Rig, account: AccountId, pages: u64) -> Self {
+        let actor = rig.actor_in(account, UNLIMITED);
+        let (source, _) = rig.call(actor, Call::ObjCreate, &[32 * PAGE, 0]).unwrap();
+        Self {
+            target: rig.kept(actor, pages, 0),
+            actor,
+            source,
+            pages,
+            at: 0,
+            resumed: Resumed::First,
+            copies: 0,
+        }
+    }
+
+    /// One event of a copy; tells whether the program need not wait now.
+    fn step(&mut self, rig: &mut Rig) -> bool {
+        let count = 32.min(self.pages - self.at);
+        if self.resumed == Resumed::First {
+            // Else the target has these pages already.
+            for page in 0..count {
+                rig.store(self.actor.space, self.source + page * PAGE, self.copies)
+                    .unwrap();
+            }
+        }
+        let arguments = [self.source, self.target + self.at * PAGE, count, 0, 0, 0];
+        let outcome = rig.event(self.actor, Call::PageCopy, arguments, self.resumed);
+        self.resumed = Resumed::Woken;
+        if let Outcome::Return(result) = outcome {
+            result.unwrap();
+            self.resumed = Resumed::First;
+            self.at = (self.at + count) % self.pages;
+            self.copies += 1;
+        }
+        !matches!(outcome, Outcome::Block(..))
+    }
+}
+
+/// Each goes on until it has to wait or its time is over, always in the same order; then the disk does something.
+fn run(rig: &mut Rig, writers: &mut [Writer]) {
+    for writer in writers {
+        for _ in 0..16 {
+            if !writer.step(rig) {
+                break;
+            }
+        }
+    }
+    rig.move_disk();
+}
+
+/// Programs that rewrite their pages without rest on a small disk, and are always woken first, neither find it full nor take all dirty pages: each one goes on, and so
+/// do the calls of one that comes later.
+#[test]
+fn programs_that_write_without_rest_leave_others_their_part() {
+    for (writers, pages) in [(1, 100), (2, 100), (4, 100), (9, 100), (30, 20)] {
+        let mut rig = Rig::new(83, 12_000, 1400);
+        let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        let account = rig.server.tasks.get(first.task).unwrap().account;
+        rig.server.open_programs(&mut rig.world, account).unwrap();
+        let programs = rig.server.programs;
+        let mut all: Vec<_> = (0..writers).map(|_| Writer::new(&mut rig, programs, pages)).collect();
+        let mut other = Writer::new(&mut rig, programs, 4);
+        // Until all have waited: in the first round nobody has asked before.
+        while rig.server.store_report().generation < 12 {
+            run(&mut rig, &mut all);
+        }
+        for writer in &mut all {
+            writer.copies = 0;
+        }
+        while rig.server.store_report().generation < 50 {
+            let (copies, begun) = (other.copies, rig.server.store_report().generation);
+            while other.copies == copies {
+                run(&mut rig, &mut all);
+                other.step(&mut rig);
+                let waited = rig.server.store_report().generation - begun;
+                assert!(
+                    waited <= 2 + writers,
+                    "{writers} writers: {waited} checkpoints are waited for"
+                );
+            }
+        }
+        let new = rig.kept(other.actor, 4, 0);
+        rig.store(other.actor.space, new, 1).unwrap();
+        let copies = all.iter().map(|writer| writer.copies);
+        let (least, most) = (copies.clone().min().unwrap(), copies.max().unwrap());
+        assert!(most <= 3 * (least + 1), "{writers} writers: {least} to {most} copies");
+        rig.check();
+    }
+}
+
+/// Blocks of a deleted object are free behind the second checkpoint. A call that finds the disk full waits for that, and fails where nothing comes back.
+#[test]
+fn a_call_that_finds_the_disk_full_waits_for_blocks_that_come_back() {
+    let mut rig = Rig::new(84, 6000, 500);
+    let actor = rig.actor(Apd::EMPTY);
+    let keep = |rig: &mut Rig| {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[16 * PAGE, 0]).unwrap();
+        for page in 0..16 {
+            rig.store(actor.space, base + page * PAGE, page).unwrap();
+        }
+        let kept = rig.call(actor, Call::KeepObject, &[base]);
+        kept.map(|_| base)
+    };
+    let mut all = Vec::new();
+    while let Ok(base) = keep(&mut rig) {
+        all.push(base);
+    }
+    assert_eq!(keep(&mut rig), Err(Error::DiskFull));
+    for _ in 0..3 {
+        rig.checkpoint().unwrap();
+    }
+    assert_eq!(keep(&mut rig), Err(Error::DiskFull), "nothing comes back");
+    for base in all {
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+        keep(&mut rig).unwrap();
     }
     rig.check();
 }

@@ -27,7 +27,7 @@ pub(crate) const ROWS_PART: u64 = 2;
 const KEPT_PART: u64 = 2;
 /// Part of the free blocks of the disk that may be dirty pages of programs, and how many may be dirty however full it is.
 const DIRTY_PART: u64 = 8;
-const DIRTY_LEAST: u64 = 64;
+const DIRTY_LEAST: u64 = 16;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
@@ -97,12 +97,17 @@ pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
         .any(|resource| ledger.left(programs, resource) < ledger.limit(programs, resource) / 2)
 }
 
+/// The part of an amount that one program may take at most.
+pub(super) const fn part_of(amount: u64) -> u64 {
+    amount / 4 * QUARTERS
+}
+
 /// The most that a program may take that starts now.
 pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
-    let mut amounts = RESOURCE_LIST.map(|resource| ledger.left(programs, resource) / 4 * QUARTERS);
+    let mut amounts = RESOURCE_LIST.map(|resource| part_of(ledger.left(programs, resource)));
     // Dirty pages come back with each checkpoint, so it does not count how many there are just now, nor how full the disk is: a program that may never have
     // one would ask for checkpoints for ever.
-    amounts[Resource::Dirty as usize] = dirty_of_memory(ledger) / 4 * QUARTERS;
+    amounts[Resource::Dirty as usize] = part_of(dirty_of_memory(ledger));
     // Those that run share it equally (`kcore::shares`).
     amounts[Resource::Processor as usize] = WHOLE;
     let bounds = [
@@ -119,7 +124,7 @@ pub fn of_program(ledger: &Ledger, programs: AccountId) -> Amounts {
 /// made it can go on.
 pub fn of_task(ledger: &Ledger, parent: AccountId) -> Amounts {
     let mut amounts = UNLIMITED;
-    amounts[Resource::Threads as usize] = ledger.left(parent, Resource::Threads) / 4 * QUARTERS;
+    amounts[Resource::Threads as usize] = part_of(ledger.left(parent, Resource::Threads));
     amounts
 }
 
@@ -161,7 +166,7 @@ mod tests {
         machine[Resource::Dirty as usize] = 800;
         ledger.set_limits(AccountId::ROOT, machine);
         let programs = ledger.open(AccountId::ROOT, UNLIMITED).expect("an account");
-        for (free, bound) in [(0, 64), (511, 64), (800, 100), (5599, 699), (5600, 700), (9000, 700)] {
+        for (free, bound) in [(0, 16), (135, 16), (800, 100), (5599, 699), (5600, 700), (9000, 700)] {
             renew_dirty(&mut ledger, programs, free);
             assert_eq!(ledger.limit(programs, Resource::Dirty), bound, "{free} blocks are free");
             assert_eq!(of_program(&ledger, programs)[Resource::Dirty as usize], 525);

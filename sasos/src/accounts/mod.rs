@@ -17,6 +17,9 @@ use abi::Error;
 use crate::containers::{Boxed, Places, boxed};
 
 pub mod limits;
+mod turns;
+
+use turns::{Rounds, Turn};
 
 /// A resource that an account pays for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -92,8 +95,9 @@ impl AccountId {
 pub const DEPTH_MAX: u8 = 16;
 /// Bytes that a record costs the account above it, with what the kernel notes of its processor time.
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
-/// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most.
-const HANDS: Amounts = [16, 2, 16, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
+/// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most. Nothing of dirty pages: on a small disk there are few, and those in hand
+/// would be kept from programs that wait for one.
+const HANDS: Amounts = [16, 2, 0, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
 /// Amounts of memory, spaces and addresses so small that what nobody uses is worth looking for.
 const SHORT: [(Resource, u64); 5] = [
     (Resource::Frames, 64),
@@ -120,6 +124,8 @@ struct Record {
     hands: Amounts,
     limits: Amounts,
     used: Amounts,
+    /// Its part of the dirty pages, if it is a program's.
+    turn: Turn,
 }
 
 /// All accounts.
@@ -128,6 +134,7 @@ pub struct Ledger {
     records: Places<Record>,
     /// Above the place in every number: no number of an earlier start, nor one given before, has it.
     next_version: u64,
+    rounds: Rounds,
 }
 
 impl Ledger {
@@ -144,10 +151,12 @@ impl Ledger {
             hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
+            turn: Turn::default(),
         });
         Self {
             records,
             next_version: (start << 20).max(2),
+            rounds: Rounds::first(),
         }
     }
 
@@ -170,6 +179,7 @@ impl Ledger {
             hands: [0; RESOURCES],
             limits,
             used: [0; RESOURCES],
+            turn: Turn::default(),
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
             self.give(parent, Resource::Bytes, RECORD_BYTES);
@@ -419,12 +429,6 @@ impl Ledger {
                 self.drop_hands(AccountId(place));
             }
         }
-    }
-
-    /// The amount that an account has in hand.
-    #[inline]
-    pub fn in_hand(&self, account: AccountId, resource: Resource) -> u64 {
-        self.record(account).hands[resource as usize]
     }
 
     /// The amount of a resource that is still free for one who pays by this account.

@@ -198,3 +198,107 @@ proptest! {
         }
     }
 }
+
+/// The account of all programs, which may have 40 dirty pages, and so many programs.
+fn programs_of(count: usize) -> (Ledger, AccountId, Vec<AccountId>) {
+    let mut ledger = Ledger::new(1);
+    let mut limits = UNLIMITED;
+    limits[Resource::Dirty as usize] = 40;
+    let programs = ledger.open(AccountId::ROOT, limits).unwrap();
+    let all = (0..count).map(|_| ledger.open(programs, UNLIMITED).unwrap());
+    let all = all.collect();
+    (ledger, programs, all)
+}
+
+/// Pages that an account makes dirty in this round, one by one.
+fn takes(ledger: &mut Ledger, programs: AccountId, account: AccountId) -> u64 {
+    let mut pages = 0;
+    while pages < 100 && ledger.has_turn(account, programs) {
+        ledger.take_turn(account, programs, 1);
+        pages += 1;
+    }
+    pages
+}
+
+#[test]
+fn programs_share_a_round_by_those_that_asked_before() {
+    let (mut ledger, programs, all) = programs_of(3);
+    assert_eq!(takes(&mut ledger, programs, all[0]), 30);
+    // A task of the program has its part.
+    let task = ledger.open(all[0], UNLIMITED).unwrap();
+    assert_eq!(takes(&mut ledger, programs, task), 0);
+    assert_eq!(takes(&mut ledger, programs, AccountId::ROOT), 100);
+    assert_eq!(takes(&mut ledger, programs, programs), 100, "nobody's program");
+    assert_eq!(
+        takes(&mut ledger, AccountId::ROOT, all[0]),
+        100,
+        "there are no programs yet"
+    );
+    ledger.begin_round();
+    let (task, other) = (takes(&mut ledger, programs, task), takes(&mut ledger, programs, all[1]));
+    assert_eq!((task, other), (30, 30), "one has asked before");
+    for _ in 0..2 {
+        ledger.begin_round();
+        let both = [0, 1].map(|program| takes(&mut ledger, programs, all[program]));
+        assert_eq!(both, [15, 15]);
+    }
+    ledger.begin_round();
+    assert_eq!(
+        takes(&mut ledger, programs, all[2]),
+        15,
+        "what is left is less than that of all"
+    );
+    ledger.begin_round();
+    assert_eq!(takes(&mut ledger, programs, all[0]), 30, "the others ask no more");
+}
+
+#[test]
+fn what_exceeds_a_part_is_made_up_for_only_beside_others() {
+    let (mut ledger, programs, all) = programs_of(2);
+    let [first, second] = [all[0], all[1]];
+    assert!(ledger.has_turn(first, programs));
+    ledger.take_turn(first, programs, 100);
+    assert!(!ledger.has_turn(first, programs), "this round is used up");
+    ledger.begin_round();
+    assert!(ledger.has_turn(first, programs) && ledger.has_turn(second, programs));
+    ledger.take_turn(first, programs, 50);
+    let mut rounds = 0;
+    loop {
+        ledger.begin_round();
+        assert_eq!(takes(&mut ledger, programs, second), 15);
+        rounds += 1;
+        if ledger.has_turn(first, programs) {
+            break;
+        }
+    }
+    assert_eq!(rounds, 2, "30 of 50 were its part, and 20 are more than 15");
+    ledger.give_turn(first, programs, 2);
+    ledger.give_turn(second, programs, 15);
+    assert_eq!(takes(&mut ledger, programs, first), 12);
+    assert_eq!(takes(&mut ledger, programs, second), 15, "a sync has taken these over");
+}
+
+#[test]
+fn more_programs_than_pages_have_turns_one_by_one() {
+    let (mut ledger, programs, all) = programs_of(70);
+    let (mut pages, mut served) = ([0; 70], [0; 70]);
+    for round in 0..140 {
+        let mut left = 40;
+        // The first of them is always the first to go on.
+        for (place, &program) in all.iter().enumerate() {
+            while ledger.has_turn(program, programs) && left > 0 {
+                ledger.take_turn(program, programs, 1);
+                pages[place] += 1;
+                served[place] = round;
+                left -= 1;
+            }
+            assert!(
+                round - served[place] <= 3,
+                "round {round}: program {place} waits too long"
+            );
+        }
+        ledger.begin_round();
+    }
+    let (least, most) = (pages.iter().min().unwrap(), pages.iter().max().unwrap());
+    assert!(*least >= 55 && most - least <= 35, "{pages:?}");
+}

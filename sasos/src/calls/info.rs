@@ -98,7 +98,12 @@ impl Server {
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };
         let begun = self.threads.record(caller.thread).continuation;
-        let number = if let Continuation::Checkpoint(number) = begun {
+        // One to power off is over only if it has failed: another one's may have been the last, and have failed, and now this is to be the last.
+        let is_asked_for =
+            |number| exit.is_none() || self.checkpoint.is_closing() || self.checkpoint_reached(number) != Some(Ok(()));
+        let number = if let Continuation::Checkpoint(number) = begun
+            && is_asked_for(number)
+        {
             number
         } else {
             if let Continuation::CheckpointForRoom(number) = begun

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use abi::{
     Error,
     address::{PAGE, slot_of},
+    host::EXIT_FAILURE,
     layout::StoreReport,
 };
 use kcore::wait::Key;
@@ -282,9 +283,11 @@ impl Server {
     }
 
     /// Asks for the last checkpoint before the machine stops with this value, by itself when all is written; `anyway`: even if the checkpoint fails. Tells its number.
+    /// If it was asked for before, the first request counts; should that one fail, who asked later asks again.
     pub(crate) fn close<W: World>(&mut self, world: &mut W, exit: u8, anyway: bool) -> u64 {
         let number = self.checkpoint.request();
-        self.checkpoint.closing.get_or_insert(Closing { number, exit, anyway });
+        let closing = self.checkpoint.closing.get_or_insert(Closing { number, exit, anyway });
+        closing.anyway |= anyway;
         self.poll_checkpoint(world);
         number
     }
@@ -298,7 +301,7 @@ impl Server {
             .map_or_else(|| self.checkpoint_reached(last.number), |running| running.result);
         match result {
             Some(Ok(())) if self.store.is_copied() => world.stop(last.exit),
-            Some(Err(_)) if last.anyway => world.stop(last.exit),
+            Some(Err(_)) if last.anyway => world.stop(EXIT_FAILURE),
             Some(Err(_)) => self.checkpoint.closing = None,
             _ => {}
         }
@@ -368,7 +371,9 @@ impl Server {
             // Dropped since, or another object's: there is nothing to write any more.
             None => self.store.unreserve(page.base, page.page),
             Some((_, _, true)) => {}
-            Some((id, slot, false)) => self.note_dirty(id, slot, index_of(address)),
+            Some((id, slot, false)) => {
+                self.note_dirty(id, slot, index_of(address));
+            }
         }
     }
 

@@ -169,6 +169,7 @@ impl Server {
         self.checkpoint.begun = number;
         self.checkpoint.changed = false;
         self.checkpoint.running = Some(Running { number, result: None });
+        self.ledger.begin_round();
         world.wake(Key::Checkpoint, u32::MAX);
     }
 

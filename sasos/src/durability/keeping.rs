@@ -262,6 +262,8 @@ impl Server {
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;
         self.disown(id);
+        self.ledger
+            .take_turn(self.account_of(self.current), self.programs, pages);
         if pages > 0 {
             self.objects.list_dirty(id);
         }

@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
-const CHECKPOINTS_THAT_HELP: u16 = 3;
+const CHECKPOINTS_THAT_HELP: u8 = 3;
 
 /// The remedies that were tried for a thread that lacks something.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
@@ -55,6 +55,8 @@ pub(crate) struct Tries {
     pub(crate) pieces: u16,
     /// Whether what nobody uses was taken back.
     pub(crate) had_idle: bool,
+    /// Checkpoints that a call waited for, as the disk was full.
+    pub(crate) checkpoints: u8,
 }
 
 /// The maker of a call.
@@ -132,7 +134,9 @@ pub struct Thread {
     /// How often that call, or a fault, has waited for what others give back.
     pub(crate) tries: Tries,
     /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
-    found_full: ([u64; 2], u16),
+    found_full: ([u64; 2], u8),
+    /// The checkpoint that it waits for since it found the disk full.
+    pub(crate) full_until: u64,
     /// When that call times out.
     pub deadline: Option<u64>,
     /// The states that exception handlers interrupted, at most one in each call that the thread is inside of, the innermost last.
@@ -165,6 +169,7 @@ impl Default for Thread {
             shown: None,
             tries: Tries::default(),
             found_full: ([0; 2], 0),
+            full_until: 0,
             deadline: None,
             saved: Vec::new(),
             doom: None,
@@ -188,6 +193,7 @@ impl Thread {
             && self.shown.is_none()
             && self.tries == Tries::default()
             && self.found_full.1 == 0
+            && self.full_until == 0
     }
 
     /// The thread leaves its place. The next one there begins its own tries.
@@ -195,11 +201,17 @@ impl Thread {
         self.life = Life::Vacant;
         self.tries = Tries::default();
         self.found_full.1 = 0;
+        self.full_until = 0;
     }
 
-    /// Counts a write that finds the disk full; tells whether it may wait for one more checkpoint. An instruction may write to two pages, of which
-    /// each is full again while it waits for the other.
+    /// Counts a write that finds the disk full, or a call where `address` is zero; tells whether it may wait for one more checkpoint. An instruction may write to two pages,
+    /// of which each is full again while it waits for the other.
     pub(crate) fn may_wait_for_blocks(&mut self, address: u64) -> bool {
+        if address == 0 {
+            let may = self.tries.checkpoints < CHECKPOINTS_THAT_HELP;
+            self.tries.checkpoints += u8::from(may);
+            return may;
+        }
         let (pages, times) = &mut self.found_full;
         let page = address / PAGE;
         if !pages.contains(&page) {
@@ -604,7 +616,7 @@ mod tests {
 
     #[test]
     fn whatever_a_thread_leaves_behind_is_seen() {
-        let leaves: [fn(&mut Thread); 8] = [
+        let leaves: [fn(&mut Thread); 9] = [
             |thread| thread.life = Life::Ended,
             |thread| thread.pause = Pause::Sleeping,
             |thread| thread.continuation = Continuation::UnMaps(1),
@@ -613,6 +625,7 @@ mod tests {
             |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),
             |thread| thread.tries.pieces = 1,
             |thread| thread.found_full.1 = 1,
+            |thread| thread.full_until = 1,
         ];
         for (number, leave) in leaves.into_iter().enumerate() {
             let mut thread = Thread::default();

@@ -11,7 +11,7 @@
 //! or the call succeeds ([`crate::Server::work_behind`]).
 
 use abi::Error;
-use kcore::{SpaceId, ThreadId};
+use kcore::{SpaceId, ThreadId, wait::Key};
 use store::Budget;
 
 use crate::{
@@ -203,7 +203,9 @@ impl Server {
     /// Whether a call has left something to be done behind it, or fails and may not have to.
     #[inline(always)]
     pub(crate) fn has_work_behind(&self, outcome: &Outcome) -> bool {
-        let lacks = |error: &Error| matches!(error, Error::NoMemory | Error::LimitReached) || !self.work.is_empty();
+        let lacks = |error: &Error| {
+            matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull) || !self.work.is_empty()
+        };
         self.work.fresh || matches!(outcome, Outcome::Return(Err(error)) if lacks(error))
     }
 
@@ -248,13 +250,41 @@ impl Server {
             .is_some_and(|record| record.life == Life::Live);
         let depth = if lives { world.portal_depth(thread) } else { 0 };
         self.finish_ends(world);
-        let again = match outcome {
+        let instead = match outcome {
             Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
-                self.ends_may_help(world, thread, 0, error)
+                if self.blocks_may_come(world, thread, 0, error) {
+                    Some(Outcome::Block(Key::Checkpoint, None))
+                } else {
+                    self.ends_may_help(world, thread, 0, error).then_some(Outcome::Again)
+                }
             }
-            _ => false,
+            _ => None,
         };
-        self.settle(world, thread, depth, if again { Outcome::Again } else { outcome })
+        self.settle(world, thread, depth, instead.unwrap_or(outcome))
+    }
+
+    /// Whether a thread that finds the disk full may wait for a checkpoint, which is asked for: blocks may be free behind it. `what` is the address of a fault, or zero for a call.
+    pub(crate) fn blocks_may_come(
+        &mut self,
+        world: &mut impl World,
+        thread: ThreadId,
+        what: u64,
+        error: Error,
+    ) -> bool {
+        let Some(record) = self.threads.find(thread).filter(|_| error == Error::DiskFull) else {
+            return false;
+        };
+        // Whoever waits is woken at the moment that the checkpoint holds, too.
+        if self.checkpoint_reached(record.full_until).is_none() {
+            return true;
+        }
+        let may_come = self.checkpoint.is_running() || self.checkpoint.changed || self.store.stats().held > 0;
+        let come = may_come && self.threads.record(thread).may_wait_for_blocks(what);
+        if come {
+            let number = self.checkpoint_request(world);
+            self.threads.record(thread).full_until = number;
+        }
+        come
     }
 
     /// Whether the call of a thread has done all it does, and only its result was waited for.

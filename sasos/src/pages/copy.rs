@@ -374,7 +374,7 @@ impl Server {
             self.install(world, place, entry);
         }
         if persistent {
-            self.note_dirty(id, slot, index);
+            self.make_dirty(id, slot, index);
             self.pager.failed.remove(address);
         }
         old

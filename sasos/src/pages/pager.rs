@@ -173,8 +173,7 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
-        if error == Error::DiskFull && self.threads.record(thread).may_wait_for_blocks(address) {
-            self.checkpoint_request(world);
+        if self.blocks_may_come(world, thread, address, error) {
             return self.fault_waits(thread, Key::Checkpoint);
         }
         if self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
@@ -518,19 +517,23 @@ impl Server {
     }
 
     /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes. An account that has as
-    /// many dirty pages as it may waits for a checkpoint, which is asked for now.
+    /// many dirty pages as it may, and a program that had its part of those of all programs, waits for a checkpoint, which is asked for now.
     ///
     /// # Errors
     /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed and the account cannot get rid of its dirt.
     pub(crate) fn may_get_dirty<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
+        // The program whose thread writes has a part, whoever pays for the object.
+        let has_turn = self.ledger.has_turn(self.account_of(self.current), self.programs);
         if self.checkpoint.is_freezing() {
             return Err(Stop::Wait(Key::Checkpoint));
         }
         let payer = self.objects.get(id).account;
-        if self.ledger.in_hand(payer, Resource::Dirty) > 0 || self.ledger.left(payer, Resource::Dirty) > 0 {
+        if has_turn && self.ledger.left(payer, Resource::Dirty) > 0 {
             return Ok(());
         }
-        self.wait_for_checkpoint(world)
+        self.wait_for_checkpoint(world)?;
+        // A disk that works while one asks: now there may be a turn.
+        Err(Stop::Again)
     }
 
     /// Waits for a checkpoint, which is asked for now if none is running.
@@ -619,20 +622,27 @@ impl Server {
         }
         let page = object.page_of(place.address);
         self.promise_block(world, place.id, place.slot, place.index, page)?;
-        self.note_dirty(place.id, place.slot, place.index);
+        self.make_dirty(place.id, place.slot, place.index);
         Ok(())
     }
 
-    /// Sets the bit of a page that is changed.
-    pub(crate) fn note_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
+    /// Sets the bit of a page that the current thread changes.
+    pub(crate) fn make_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
+        if self.note_dirty(id, slot, index) {
+            self.ledger.take_turn(self.account_of(self.current), self.programs, 1);
+        }
+    }
+
+    /// Sets the bit of a page that is changed; tells whether it was not set before.
+    pub(crate) fn note_dirty(&mut self, id: ObjectId, slot: u64, index: usize) -> bool {
         let object = self.objects.get_mut(id);
-        if object.slots.touch(slot).dirty.set(index) {
+        let fresh = object.slots.touch(slot).dirty.set(index);
+        if fresh {
             object.dirty += 1;
             self.pager.dirty += 1;
-            if self.ledger.take(object.account, Resource::Dirty, 1).is_err() {
-                self.ledger.force(object.account, Resource::Dirty, 1);
-            }
+            self.ledger.force(object.account, Resource::Dirty, 1);
             self.objects.list_dirty(id);
         }
+        fresh
     }
 }

@@ -323,6 +323,45 @@ fn a_machine_that_was_told_to_stop_leaves_a_clean_disk_whatever_others_do() {
     }
 }
 
+/// Two programs ask for the end, and the last checkpoint fails: the first is told, and the end that the second has asked for comes when the disk works again.
+#[test]
+fn a_power_off_beside_one_that_fails_still_comes() {
+    let mut system = System::boot(23);
+    let first = system.first;
+    let other = system.task(first);
+    let ask = |system: &mut System, thread, exit: u8| {
+        let answer = system.start(thread, Call::SystemControl, &[CONTROL_POWER_OFF, exit.into()]);
+        assert_eq!(answer, Answer::Blocked);
+    };
+    system.platform.disk.set_failing(1);
+    ask(&mut system, other, EXIT_FAILURE);
+    ask(&mut system, first, EXIT_SUCCESS);
+    assert_eq!(system.wait_for(other), Answer::Done(Err(Error::DiskError)));
+    system.platform.disk.set_failing(0);
+    for _ in 0..1000 {
+        system.step();
+        system.pump();
+    }
+    assert_eq!(system.platform.kernel.hardware.stop, Some(EXIT_SUCCESS));
+}
+
+/// The first task ends while the last checkpoint is written that another one has asked for, and it fails: nobody is left to ask again, so the machine stops.
+#[test]
+fn the_machine_stops_without_a_first_task_though_a_power_off_fails() {
+    let mut system = System::boot(24);
+    let first = system.first;
+    let other = system.task(first);
+    system.platform.disk.set_failing(1);
+    let answer = system.start(other, Call::SystemControl, &[CONTROL_POWER_OFF, EXIT_SUCCESS.into()]);
+    assert_eq!(answer, Answer::Blocked);
+    system.exit(first, 0);
+    system.finish_work();
+    for _ in 0..1000 {
+        system.step();
+    }
+    assert_eq!(system.platform.kernel.hardware.stop, Some(EXIT_FAILURE));
+}
+
 #[test]
 fn the_machine_stops_when_the_first_task_has_ended_and_all_is_stable() {
     let mut system = System::boot(22);
