@@ -531,11 +531,13 @@ impl Store {
 
     fn reserve_above(&mut self, pool: u64, base: u64, page: u64) -> Result<(), NoRoom> {
         let (_, levels) = self.shape(base, page.saturating_add(1));
+        let edge = self.promises.edge(base, levels);
         let fresh = self.promises.add(base, page, levels);
         if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.allocation.free_blocks() >= self.needed() + pool {
             return Ok(());
         }
         self.promises.remove(base, page);
+        self.promises.lower_edge(base, edge, levels);
         Err(NoRoom::Disk)
     }
 

@@ -145,13 +145,23 @@ impl Promises {
 
     /// Promises the nodes above the highest one that is promised on the left edge: the object has grown since then.
     fn raise_edge(&mut self, base: u64, levels: u8) -> Result<(), NoHeap> {
+        let highest = self.edge(base, levels).unwrap_or(levels);
+        (highest + 1..=levels).try_for_each(|level| self.inner.insert(key_above(base, 0, level), 1).map(drop))?;
+        Ok(())
+    }
+
+    /// The level of the highest node that is promised on the left edge; none if nothing of the object is promised.
+    pub(crate) fn edge(&self, base: u64, levels: u8) -> Option<u8> {
         let node = |level| key_above(base, 0, level);
         let highest = (2..=levels).rev().find(|&level| self.inner.has(node(level)));
-        let highest = highest
-            .or_else(|| self.leaves.has(node(1)).then_some(1))
-            .unwrap_or(levels);
-        (highest + 1..=levels).try_for_each(|level| self.inner.insert(node(level), 1).map(drop))?;
-        Ok(())
+        highest.or_else(|| self.leaves.has(node(1)).then_some(1))
+    }
+
+    /// Takes the promises of the nodes above that level of the left edge back, where no other page of the object needs them.
+    pub(crate) fn lower_edge(&mut self, base: u64, edge: Option<u8>, levels: u8) {
+        for level in edge.unwrap_or(levels) + 1..=levels {
+            self.inner.remove(key_above(base, 0, level));
+        }
     }
 
     /// Promises the way to a node of level 1 that is new.

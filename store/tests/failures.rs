@@ -286,6 +286,29 @@ fn a_promise_is_kept_when_it_is_asked_for_again() {
     assert_eq!(store.stats(), promised);
 }
 
+/// A promise that is refused leaves nothing, also where the object has grown since others of its pages were promised.
+#[test]
+fn a_promise_that_is_refused_leaves_nothing() {
+    let (_, mut store) = start();
+    let sized = |base, pages| ObjectRecord {
+        base,
+        pages,
+        ..ObjectRecord::default()
+    };
+    store.put_object(sized(BASE, 2)).expect("room");
+    store.reserve(BASE, 0).expect("room");
+    store.put_object(sized(BASE, 70_000)).expect("room");
+    store.put_object(sized(BASE << 1, 70_000)).expect("room");
+    assert!((0..70_000).any(|page| store.reserve(BASE << 1, page).is_err()));
+    let promised = store.stats();
+    for page in [1, 300, 69_999] {
+        let refused = store.reserve(BASE, page);
+        assert_eq!((refused, store.stats()), (Err(NoRoom::Disk), promised), "page {page}");
+    }
+    store.unreserve(BASE, 0);
+    assert_eq!(store.stats().reserved, promised.reserved - 2);
+}
+
 /// A page that is stored may be written again on a full disk, as far as the pool lends blocks; a page that was never written may not.
 #[test]
 fn what_is_stored_may_be_rewritten_on_a_full_disk() {
