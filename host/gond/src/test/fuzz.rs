@@ -1,8 +1,7 @@
 //! Stage `fuzz`: calls at random by the million, on a kernel and a server that are built with every assertion on and
 //! check themselves every thousand events.
 //!
-//! Six machines: the server inside of the kernel and outside, on one processor and on four; the bare µ-kernel on one and
-//! on four. The calls come in portions, each with a seed of its own, so that what fails is repeated soon.
+//! Twelve machines: the server inside of the kernel and outside, and the bare µ-kernel, each on 1, 2, 4 and 16 processors. The calls come in portions, each with a seed of its own, so that what fails is repeated soon.
 
 use super::{Bench, expect_success, guest::suite_cases, play};
 use crate::machine::{self, End, Machine};
@@ -45,13 +44,19 @@ enum Answers {
 }
 
 /// The machines: name, who answers calls, processors.
-const MACHINES: [(&str, Answers, u32); 6] = [
+const MACHINES: [(&str, Answers, u32); 12] = [
     ("inside-1", Answers::Inside, 1),
     ("outside-1", Answers::Outside, 1),
+    ("bare-1", Answers::Nobody, 1),
+    ("inside-2", Answers::Inside, 2),
+    ("outside-2", Answers::Outside, 2),
+    ("bare-2", Answers::Nobody, 2),
     ("inside-4", Answers::Inside, 4),
     ("outside-4", Answers::Outside, 4),
-    ("bare-1", Answers::Nobody, 1),
     ("bare-4", Answers::Nobody, 4),
+    ("inside-16", Answers::Inside, 16),
+    ("outside-16", Answers::Outside, 16),
+    ("bare-16", Answers::Nobody, 16),
 ];
 
 /// The machine of this name, or what names there are.
