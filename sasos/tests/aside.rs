@@ -5,7 +5,7 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
-    layout::INFO_SET_TAG,
+    layout::{INFO_SET_TAG, TOPIC_OBJECT},
 };
 use common::{Actor, Order, Rig};
 use kcore::Machine;
@@ -241,6 +241,19 @@ fn what_a_domain_has_forgotten_goes_with_the_next_one() {
     rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap();
     assert_eq!(used(&rig, actor, Resource::Slots), slots + 1);
     rig.check();
+}
+
+#[test]
+fn no_list_has_it() {
+    let mut rig = Rig::new(11, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (buffer, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for _ in 0..ROUNDS {
+        round(&mut rig, actor, 1);
+    }
+    let slot = slot_of(round(&mut rig, actor, 1));
+    let told = rig.call(actor, Call::SystemInfo, &[TOPIC_OBJECT, slot * SLOT, buffer, PAGE]);
+    assert!(told.is_err() || slot_of(rig.load(actor.space, buffer).unwrap()) != slot);
 }
 
 #[test]

@@ -588,7 +588,9 @@ mod tests {
             let (all, many) = (allocation.free_blocks(), RELEASE_PIECE as u64 + 8);
             let blocks: Vec<u64> = (0..many).map(|_| allocation.alloc().expect("room")).collect();
             commit(&mut allocation);
-            blocks.iter().for_each(|&block| allocation.free(block));
+            for &block in &blocks {
+                allocation.free(block);
+            }
             commit(&mut allocation);
             if keeps {
                 assert!(allocation.keep_some(), "more than one piece");
