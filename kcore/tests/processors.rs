@@ -473,6 +473,34 @@ fn processors_that_did_not_start_get_nothing() {
     }
 }
 
+/// Nor is it called for a thread that may run anywhere from now on.
+#[test]
+fn a_processor_that_did_not_start_is_not_called_for_others() {
+    let mut kernel = kernel(60);
+    let space = kernel.space_create().expect("space");
+    kernel.set_processors(0b1101);
+    for _ in 0..6 {
+        spawn(&mut kernel, space, 3);
+    }
+    for number in [0, 2, 3] {
+        assert!(run(&mut kernel, number).is_some());
+    }
+    on(&mut kernel, 2);
+    kernel.vectors_begin().expect("room");
+    kernel.yield_current();
+    let other = run(&mut kernel, 2).expect("another waits there");
+    // Processor 3 has no work left.
+    on(&mut kernel, 3);
+    while kernel.current().is_some() {
+        kernel.park(Key::Nothing, None, None);
+        run(&mut kernel, 3);
+    }
+    kernel.hardware.asked.clear();
+    on(&mut kernel, 2);
+    kernel.vectors_follow(other.index() as u32);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(3)]);
+}
+
 /// Random events on four processors: a thread is in one place, nobody rests while somebody could run, and who runs is
 /// the current thread of his processor.
 #[test]
