@@ -123,6 +123,25 @@ fn the_fast_path_does_what_the_general_one_does() {
     assert!(fast_ones > 1000, "the fast path was taken {fast_ones} times only");
 }
 
+/// A sender does not just go on when its receiver runs, in the same space as well.
+#[test]
+fn a_message_on_the_fast_path_is_noted() {
+    let mut driver = Driver::new(3, Way::FastFirst);
+    let receiver = driver.next().expect("a thread");
+    driver.operate([0, ANYONE, 0, NO_TIMEOUTS, 0], [0; 4]);
+    driver.next();
+    driver.operate([0, ANYONE, 0, NO_TIMEOUTS, 0], [0; 4]);
+    driver.next();
+    let sender = driver.kernel.current().expect("a thread");
+    let space = driver.kernel.thread(sender).space;
+    assert_eq!(space, driver.kernel.threads().get(ThreadId(receiver)).space);
+    driver.kernel.enter_space(space);
+    assert!(driver.kernel.goes_on(sender));
+    driver.operate([receiver, receiver, 0, NO_TIMEOUTS, 0], [0; 4]);
+    assert_eq!(driver.fast, 1);
+    assert!(!driver.kernel.is_undisturbed(sender));
+}
+
 /// Every sequence of up to three operations of three threads, and many of six, and at its end the deletion of each of
 /// them: a thread that waited for the deleted one is told, and nothing points to it.
 #[test]

@@ -404,6 +404,23 @@ fn many_messages_are_refused_in_pieces() {
     assert!(rig.told(&crowd) < MANY);
 }
 
+/// Pages that a message gave before it was refused are work of the piece, too.
+#[test]
+fn a_piece_ends_with_what_refused_messages_gave() {
+    let mut rig = Rig::new();
+    let receiver = rig.other();
+    let crowd: Vec<ThreadId> = (0..20)
+        .map(|number| {
+            let sender = rig.mate();
+            rig.words(sender, &[fpage(FROM + (number << 12), 12, Rights::RW), MAP, 0xfff, MAP]);
+            assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 2, u32::MAX)), None);
+            sender
+        })
+        .collect();
+    assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+    assert!(rig.goes_on(receiver), "{} are refused at once", rig.told(&crowd));
+}
+
 /// The end of a thread, by another one, by itself, and with its space. Nobody begins to wait for it meanwhile.
 #[test]
 fn a_thread_ends_in_pieces() {

@@ -85,6 +85,19 @@ fn who_is_urgent_displaces_the_least_urgent() {
     assert_eq!(run(&mut kernel, 1), Some(urgent));
 }
 
+/// A processor that was called and has not come by is not called again for the next thread.
+#[test]
+fn a_processor_is_called_once() {
+    let (mut kernel, space) = several(2);
+    spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    kernel.hardware.asked.clear();
+    let waiting = [0; 4].map(|_| spawn(&mut kernel, space, 3));
+    let there = waiting.map(|thread| kernel.threads().get(thread).processor);
+    assert!(there.iter().sum::<u32>() > 1, "{there:?}");
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(1)]);
+}
+
 #[test]
 fn a_processor_looks_again_when_the_priority_of_its_thread_changes() {
     let (mut kernel, space) = several(2);
@@ -186,11 +199,12 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
         number: 58,
         arguments: [1, 2, 3, 4, 5, 6],
     };
-    kernel.hardware.handed = Some(HandedOver {
+    let handed = HandedOver {
         rip: 0x1_0000_0040,
         rsp: 0x7f00_0000_1000,
         operation,
-    });
+    };
+    kernel.hardware.handed = Some(handed);
     kernel.thread_suspend(target);
     kernel.thread_wake(target, Resumed::Woken);
     let thread = kernel.threads().get(target);
@@ -205,6 +219,15 @@ fn a_call_that_is_handed_over_is_done_for_the_first_time_later() {
     kernel.park(Key::Semaphore(8), None, operation);
     assert_eq!(kernel.wake(Key::Semaphore(8), 1), 1);
     assert_eq!(kernel.threads().get(target).resumed, Resumed::Woken);
+    // The next call that is handed over is done for the first time again, and the time counts that it ran.
+    let before = kernel.threads().get(target).time_ns;
+    assert_eq!(run(&mut kernel, 1), Some(target));
+    kernel.hardware.now_ns += 5_000;
+    on(&mut kernel, 0);
+    kernel.hardware.handed = Some(handed);
+    kernel.thread_suspend(target);
+    let thread = kernel.threads().get(target);
+    assert_eq!((thread.resumed, thread.time_ns), (Resumed::First, before + 5_000));
 }
 
 #[test]
@@ -419,6 +442,25 @@ fn no_processor_is_left_on_a_root_that_was_freed() {
     }
 }
 
+/// A thread that is to do its operation again, and is taken by another processor meanwhile, is news where it was when it comes back.
+#[test]
+fn a_thread_that_was_taken_and_comes_back_is_news() {
+    let (mut kernel, space) = several(2);
+    let [stays, goes] = [0; 2].map(|_| spawn(&mut kernel, space, 3));
+    assert_eq!((run(&mut kernel, 0), run(&mut kernel, 1)), (Some(stays), Some(goes)));
+    kernel.again(Some(Operation::called(9, [0; 6])));
+    assert!(!kernel.has_woken(), "it only does its operation again");
+    on(&mut kernel, 0);
+    kernel.park(Key::Nothing, None, None);
+    assert_eq!(run(&mut kernel, 0), Some(goes));
+    kernel.thread_suspend(goes);
+    kernel.thread_wake(stays, Resumed::Woken);
+    assert_eq!(run(&mut kernel, 0), Some(stays));
+    kernel.thread_wake(goes, Resumed::Woken);
+    on(&mut kernel, 1);
+    assert!(kernel.has_woken());
+}
+
 #[test]
 fn processors_that_did_not_start_get_nothing() {
     let mut kernel = kernel(60);
@@ -429,6 +471,34 @@ fn processors_that_did_not_start_get_nothing() {
     for thread in threads {
         assert_ne!(kernel.threads().get(thread).processor, 1);
     }
+}
+
+/// Nor is it called for a thread that may run anywhere from now on.
+#[test]
+fn a_processor_that_did_not_start_is_not_called_for_others() {
+    let mut kernel = kernel(60);
+    let space = kernel.space_create().expect("space");
+    kernel.set_processors(0b1101);
+    for _ in 0..6 {
+        spawn(&mut kernel, space, 3);
+    }
+    for number in [0, 2, 3] {
+        assert!(run(&mut kernel, number).is_some());
+    }
+    on(&mut kernel, 2);
+    kernel.vectors_begin().expect("room");
+    kernel.yield_current();
+    let other = run(&mut kernel, 2).expect("another waits there");
+    // Processor 3 has no work left.
+    on(&mut kernel, 3);
+    while kernel.current().is_some() {
+        kernel.park(Key::Nothing, None, None);
+        run(&mut kernel, 3);
+    }
+    kernel.hardware.asked.clear();
+    on(&mut kernel, 2);
+    kernel.vectors_follow(other.index() as u32);
+    assert_eq!(kernel.hardware.asked, [Asked::Wake(3)]);
 }
 
 /// Random events on four processors: a thread is in one place, nobody rests while somebody could run, and who runs is

@@ -252,6 +252,44 @@ fn the_first_task_is_never_behind_programs() {
     );
 }
 
+/// A thread that is behind goes on at the end of its slice unless somebody is ahead, here or at another processor.
+#[test]
+fn a_slice_behind_ends_only_for_a_thread_that_is_ahead() {
+    let mut rig = Rig::new(2);
+    rig.account(3, PROGRAMS, 100);
+    rig.spawn(3, 3, Habit::Spins);
+    rig.kernel.change_over(0);
+    assert_eq!(rig.schedule(), Some(0));
+    rig.kernel.hardware.now_ns = PERIOD_NS / 2;
+    assert!(!rig.kernel.tick(), "nobody else wants to run");
+    // It waits at the other processor, which is idle.
+    rig.spawn(FIRST, 0, Habit::Spins);
+    rig.kernel.hardware.now_ns += TICK_MS * MS;
+    assert!(rig.kernel.tick());
+}
+
+/// A new period brings a running thread forward, also if another processor begins it.
+#[test]
+fn a_running_thread_comes_forward_with_the_period() {
+    let mut rig = Rig::new(2);
+    rig.account(3, PROGRAMS, 100);
+    for (number, account) in [(0, 3), (1, FIRST)] {
+        rig.spawn(account, 3, Habit::Spins);
+        rig.kernel.change_over(number);
+        assert_eq!(rig.schedule(), Some(number as usize));
+        rig.kernel.change_over(0);
+    }
+    rig.kernel.hardware.now_ns = PERIOD_NS / 2;
+    rig.kernel.tick();
+    rig.spawn(FIRST, 0, Habit::Spins);
+    assert!(rig.kernel.should_preempt(), "its share is spent");
+    rig.kernel.hardware.now_ns = PERIOD_NS;
+    rig.kernel.change_over(1);
+    rig.kernel.tick();
+    rig.kernel.change_over(0);
+    assert!(!rig.kernel.should_preempt(), "it is more urgent");
+}
+
 #[test]
 fn a_bound_binds_where_somebody_else_wants_the_processor() {
     let mut rig = Rig::new(1);

@@ -119,6 +119,8 @@ fn compare(kernel: &kcore::Kernel<fake::Fake>, model: &Model, seed: u64) {
     known.sort_unstable();
     assert_eq!(there, known, "seed {seed}");
     for &space in &model.spaces {
+        let links = model.links.keys().filter(|key| key.0 == space).count();
+        assert_eq!(kernel.spaces().get(space).link_count() as usize, links, "seed {seed}");
         for slot in SLOTS {
             for index in (0..4).map(|number| number * 170) {
                 let expected = model.links.get(&(space, slot)).and_then(|&(leaf, rights)| {
@@ -180,6 +182,30 @@ fn frames_are_zeroed_even_when_they_come_back_dirty() {
     assert_eq!(kernel.frames_free(), 0);
 }
 
+/// Each link that goes is a unit of work, whether the space lists it or not, and a table is twenty.
+#[test]
+fn what_goes_with_a_space_is_counted() {
+    let mut kernel = kernel(60);
+    let (space, leaf) = (
+        kernel.space_create().expect("a space"),
+        kernel.leaf_create().expect("a leaf"),
+    );
+    for links in [3, 20, 3] {
+        for slot in 0..links {
+            kernel.link(space, 5000 + slot, leaf, Rights::R).expect("a link");
+        }
+        assert_eq!(u64::from(kernel.spaces().get(space).link_count()), links);
+        assert_eq!(kernel.space_trim(space, 1000), Some(1000 - links - 2 * 20));
+        assert_eq!(kernel.spaces().get(space).link_count(), 0);
+    }
+    // Of several tables one more goes than a quarter of the work.
+    for table in 0..3 {
+        kernel.link(space, 512 * table, leaf, Rights::R).expect("a link");
+    }
+    assert_eq!(kernel.space_trim(space, 80), None);
+    assert_eq!(kernel.spaces().get(space).table_count(), 4);
+}
+
 /// Where the processor has tags, translations of a space stay while others run. A flush that names no space takes those, too.
 #[test]
 fn spaces_that_do_not_run_lose_their_translations() {
@@ -195,4 +221,17 @@ fn spaces_that_do_not_run_lose_their_translations() {
         flush(&mut kernel);
         assert_eq!(kept(&kernel), [false; 2]);
     }
+}
+
+/// The note of what a tag keeps is one for all processors, so nothing is kept where there are several.
+#[test]
+fn several_processors_keep_no_translations() {
+    let mut kernel = Kernel::<Fake>::new(Fake::new(60, Tags::Present), &[(1, 60)]);
+    let spaces = [(); 2].map(|()| kernel.space_create().expect("a space"));
+    kernel.enter_space(spaces[0]);
+    kernel.set_processors(0b11);
+    for space in spaces {
+        kernel.enter_space(space);
+    }
+    assert!(spaces.iter().all(|&space| kernel.spaces().get(space).load() >> 63 == 0));
 }

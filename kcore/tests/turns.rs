@@ -64,6 +64,27 @@ fn a_processor_that_waits_has_its_turn_soon() {
     }
 }
 
+/// Where all are in line the turn goes round in the order of their numbers, though those who are not next look more often.
+#[test]
+fn the_turn_goes_round() {
+    let turn = free();
+    assert!(turn.try_again(mark(0)));
+    let mut waiting = [0, 1, 2, 3, 4].map(|of| Waiting::of(mark(of)));
+    for step in 0..20 {
+        let (holder, next) = (step % 5, (step + 1) % 5);
+        waiting[holder] = Waiting::of(mark(holder));
+        let others: Vec<usize> = (0..5).filter(|&of| of != holder && of != next).collect();
+        for of in (0..LOOKS).flat_map(|_| others.iter().chain([&next])) {
+            assert_eq!(turn.look(&mut waiting[*of]), None, "taken");
+        }
+        turn.leave();
+        for &of in (0..LOOKS / 4).flat_map(|_| &others) {
+            assert_eq!(turn.look(&mut waiting[of]), None, "{of} is not next in step {step}");
+        }
+        assert_eq!(turn.look(&mut waiting[next]), Some(true));
+    }
+}
+
 #[test]
 fn the_first_in_line_that_does_not_look_is_waited_for_once() {
     let turn = free();

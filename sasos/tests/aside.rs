@@ -5,8 +5,9 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
+    layout::{INFO_SET_TAG, TOPIC_OBJECT},
 };
-use common::{Actor, Rig};
+use common::{Actor, Order, Rig};
 use kcore::Machine;
 use sasos::{
     Access,
@@ -135,6 +136,160 @@ fn it_goes_when_somebody_lacks_memory() {
         assert_eq!(used(&rig, actor, Resource::Slots), slots);
         round(&mut rig, actor, 2);
     }
+    rig.check();
+}
+
+/// An object with something else than few pages, or that somebody else has found, goes as a whole.
+#[test]
+fn only_few_pages_are_set_aside() {
+    type Change = fn(&mut Rig, Actor, u64);
+    let changes: [(bool, Change); 7] = [
+        (true, |rig, actor, base| touched(rig, actor, base, 8)),
+        (false, |rig, actor, base| touched(rig, actor, base, 9)),
+        (false, |rig, _, base| {
+            let other = rig.holder(base, 7);
+            assert_eq!(rig.load(other.space, base), Ok(1));
+        }),
+        (false, |rig, actor, base| rig.registers(actor, base, 9, 0)),
+        (false, |rig, actor, base| {
+            rig.call(actor, Call::PageLimit, &[base + 3 * PAGE, 1, 4]).unwrap();
+        }),
+        (false, |rig, actor, base| {
+            rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        }),
+        (false, |rig, actor, base| {
+            rig.write_clist(actor.space, base, &[], Order::Any);
+            let (procedure, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+            rig.registers(actor, procedure, 9, base);
+        }),
+    ];
+    for (number, (is_aside, change)) in changes.into_iter().enumerate() {
+        let mut rig = Rig::new(6, 4000, 4096);
+        let actor = rig.actor(Apd::EMPTY);
+        for _ in 0..ROUNDS {
+            round(&mut rig, actor, 10);
+        }
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[10 * PAGE, 7]).unwrap();
+        touched(&mut rig, actor, base, 1);
+        change(&mut rig, actor, base);
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+        rig.settle();
+        let slot = |(_, object): (_, &sasos::directory::object::Object)| object.record.base / SLOT == base / SLOT;
+        assert_eq!(rig.server.objects.iter().any(slot), is_aside, "change {number}");
+        rig.check();
+    }
+}
+
+fn touched(rig: &mut Rig, actor: Actor, base: u64, pages: u64) {
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, 1).unwrap();
+    }
+}
+
+/// The object that is made of it has another number, another time and no tag, and stands where any new one would; semaphores went with the old one.
+#[test]
+fn an_object_in_its_place_is_a_new_one() {
+    let mut rig = Rig::new(7, 4000, 4096);
+    let (actor, neighbour) = (rig.actor(Apd::EMPTY), rig.actor(Apd::EMPTY));
+    let (info, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for word in 0..PAGE / 8 {
+        rig.store(actor.space, info + 8 * word, 9).unwrap();
+    }
+    for _ in 0..ROUNDS {
+        round(&mut rig, actor, 1);
+    }
+    let make = |rig: &mut Rig, actor: Actor, pages: u64| {
+        let (base, _) = rig.call(actor, Call::ObjCreate, &[pages * PAGE, 7]).unwrap();
+        rig.store(actor.space, base, 1).unwrap();
+        let object = rig
+            .server
+            .objects
+            .get(rig.server.objects.find(base).expect("an object"));
+        (base, object.serial, object.record.tag, object.record.created_ns)
+    };
+    let old = make(&mut rig, actor, 1);
+    rig.call(actor, Call::SemCreate, &[old.0, 3]).unwrap();
+    rig.call(actor, Call::ObjInfo, &[old.0, INFO_SET_TAG, info, PAGE])
+        .unwrap();
+    rig.call(actor, Call::ObjDelete, &[old.0]).unwrap();
+    rig.world.kernel.hardware.now_ns += 1000;
+    let new = make(&mut rig, actor, 1);
+    let other = make(&mut rig, neighbour, 1);
+    assert_eq!(new.0, old.0, "the same slot");
+    assert_eq!(new.0 / PAGE % PAGES_PER_SLOT, slot_of(new.0) * 7 % 16, "its colour");
+    assert!(
+        new.1 > old.1 && other.1 > new.1,
+        "numbers of objects: {old:?} {new:?} {other:?}"
+    );
+    assert!(new.2 == 0 && new.3 > old.3, "tag and time: {old:?} {new:?}");
+    rig.call(actor, Call::SemCreate, &[new.0, 0])
+        .expect("no semaphore is there");
+    rig.check();
+}
+
+/// A domain that has forgotten what it set aside gives it back with the next object that it makes.
+#[test]
+fn what_a_domain_has_forgotten_goes_with_the_next_one() {
+    let mut rig = Rig::new(8, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let slots = used(&rig, actor, Resource::Slots);
+    for _ in 0..ROUNDS {
+        round(&mut rig, actor, 1);
+    }
+    rig.call(actor, Call::ApdFlush, &[]).unwrap();
+    rig.settle();
+    rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap();
+    assert_eq!(used(&rig, actor, Resource::Slots), slots + 1);
+    rig.check();
+}
+
+#[test]
+fn no_list_has_it() {
+    let mut rig = Rig::new(11, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let (buffer, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    for _ in 0..ROUNDS {
+        round(&mut rig, actor, 1);
+    }
+    let slot = slot_of(round(&mut rig, actor, 1));
+    let told = rig.call(actor, Call::SystemInfo, &[TOPIC_OBJECT, slot * SLOT, buffer, PAGE]);
+    assert!(told.is_err() || slot_of(rig.load(actor.space, buffer).unwrap()) != slot);
+}
+
+#[test]
+fn a_domain_sets_one_object_aside() {
+    let mut rig = Rig::new(10, 4000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let slots = used(&rig, actor, Resource::Slots);
+    for _ in 0..ROUNDS {
+        round(&mut rig, actor, 1);
+    }
+    let bases = [(); 3].map(|()| rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap().0);
+    for base in bases {
+        touched(&mut rig, actor, base, 1);
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    }
+    assert_eq!(used(&rig, actor, Resource::Slots), slots + 1);
+    rig.check();
+}
+
+/// The place in the table is another domain's by now, whose object is set aside there.
+#[test]
+fn what_another_domain_has_set_aside_stays() {
+    let mut rig = Rig::new(9, 4000, 4096);
+    let [first, second] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    for actor in [first, second] {
+        for _ in 0..ROUNDS {
+            round(&mut rig, actor, 1);
+        }
+        if actor.task == first.task {
+            rig.server.take_back(&mut rig.world);
+        }
+    }
+    let slots = used(&rig, second, Resource::Slots);
+    let base = round(&mut rig, first, 1);
+    assert_eq!(used(&rig, second, Resource::Slots), slots);
+    assert_ne!(slot_of(round(&mut rig, second, 1)), slot_of(base));
     rig.check();
 }
 

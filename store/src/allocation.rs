@@ -574,4 +574,32 @@ mod tests {
         assert!(allocation.is_unused(block));
         assert_eq!((allocation.free_blocks(), allocation.held_blocks()), (all - 2, 1));
     }
+
+    /// Blocks that a read under way may need, more than one piece keeps, are free a generation later than others.
+    #[test]
+    fn blocks_that_are_kept_for_reads_are_free_a_generation_later() {
+        let commit = |allocation: &mut Allocation| {
+            allocation.commit(0);
+            while allocation.release_some() {}
+        };
+        for keeps in [false, true] {
+            let geometry = Geometry::new(4000, None).expect("a layout");
+            let mut allocation = Allocation::new(geometry, Breaks::NONE).expect("heap");
+            let (all, many) = (allocation.free_blocks(), RELEASE_PIECE as u64 + 8);
+            let blocks: Vec<u64> = (0..many).map(|_| allocation.alloc().expect("room")).collect();
+            commit(&mut allocation);
+            for &block in &blocks {
+                allocation.free(block);
+            }
+            commit(&mut allocation);
+            if keeps {
+                assert!(allocation.keep_some(), "more than one piece");
+                assert!(!allocation.keep_some());
+            }
+            commit(&mut allocation);
+            assert_eq!(allocation.free_blocks(), if keeps { all - many } else { all });
+            commit(&mut allocation);
+            assert_eq!(allocation.free_blocks(), all);
+        }
+    }
 }

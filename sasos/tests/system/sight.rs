@@ -3,7 +3,7 @@
 use abi::{
     Call, Error, Rights,
     address::{PAGE, ROOT_DIRECTORY},
-    layout::{PD_EMPTY, TOPIC_DOMAIN, TOPIC_OBJECT, TOPIC_THREAD},
+    layout::{PD_EMPTY, PD_MERGE, TOPIC_DOMAIN, TOPIC_OBJECT, TOPIC_THREAD},
 };
 use kcore::ThreadId;
 
@@ -121,4 +121,22 @@ fn a_callee_does_not_see_the_task_whose_thread_it_runs_on() {
     assert!(!system.told_of(task, ThreadId(sibling)) && !system.told_of(task, child));
     assert_eq!(system.listed(task, TOPIC_THREAD), [task.0]);
     system.check();
+}
+
+/// A callee that is merged with a task's domain is that task's, and so its parent's.
+#[test]
+fn a_parent_sees_what_is_merged_with_its_child() {
+    let mut system = System::boot(153);
+    let first = system.first;
+    let service = system.service(first);
+    let (list, _) = system.clist(first, &[(service.image, service.password)]);
+    let task = system.confined(&[list], 0);
+    let image = system.image_of(task);
+    let clone = system.call(task, Call::ObjClone, &[image, 0, 0]).unwrap().0;
+    let arguments = [clone + ENTRY, clone + PROGRAM_PAGES * PAGE, 0, 0, 3];
+    let child = ThreadId(system.call(task, Call::TaskCreate, &arguments).unwrap().0);
+    assert_eq!(system.listed(task, TOPIC_DOMAIN).len(), 2);
+    system.enter(child, service.image + ENTRY, PD_MERGE);
+    assert_eq!(system.depth(child), 1);
+    assert_eq!(system.listed(task, TOPIC_DOMAIN).len(), 3);
 }
