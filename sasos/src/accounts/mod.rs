@@ -97,7 +97,7 @@ pub const DEPTH_MAX: u8 = 16;
 const RECORD_BYTES: u64 = core::mem::size_of::<Record>() as u64 + kcore::shares::ROW_BYTES;
 /// The amounts that a record takes in hand at once of each resource; it keeps twice as much at most. Nothing of dirty pages: on a small disk there are few, and those in hand
 /// would be kept from programs that wait for one.
-const HANDS: Amounts = [16, 2, 0, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
+const HANDS: Amounts = [16, 6, 0, 16, 8192, 2, 2, 0, 8, 0, 0, 0];
 /// Amounts of memory, spaces and addresses so small that what nobody uses is worth looking for.
 const SHORT: [(Resource, u64); 5] = [
     (Resource::Frames, 64),
