@@ -12,8 +12,9 @@ use abi::{
     layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
 use common::{Actor, Rig};
+use kcore::{Machine, scheduler::Standing};
 use sasos::{
-    accounts::{AccountId, Resource, limits},
+    accounts::{AccountId, Resource, UNLIMITED, limits},
     directory::object::kept_bytes,
     protection::apd::Apd,
 };
@@ -156,6 +157,41 @@ fn what_families_paid_for_is_given_back() {
 }
 
 /// Keeps objects with as large rows as there may be until that is refused; tells how many, and why no more.
+/// Places of threads stay when the threads have ended, so all have as much less from then on. Else the bounds of all together would be more than the heap, and nobody who has
+/// his part left would get it.
+#[test]
+fn places_of_threads_are_taken_from_what_all_have() {
+    let mut rig = Rig::new(21, 40_000, 4096);
+    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let account = rig.server.tasks.get(first.task).unwrap().account;
+    rig.server.open_programs(&mut rig.world, account).unwrap();
+    let programs = rig.server.programs;
+    let most = [AccountId::ROOT, programs].map(|account| rig.server.ledger.limit(account, Resource::Bytes));
+    let actor = rig.actor_in(programs, UNLIMITED);
+    // The simulated kernel has its places.
+    let standing = Standing::new(AccountId::ROOT.share(), 3);
+    let threads: Vec<_> = (0..2000)
+        .map(|_| rig.world.thread_create(actor.space, 0, 0, [0; 4], standing).unwrap())
+        .collect();
+    for thread in threads {
+        rig.world.thread_destroy(thread);
+    }
+    let before = BYTES.get();
+    for _ in 0..2000 {
+        rig.sibling(actor);
+    }
+    rig.server.task_kill(actor.task, 1);
+    rig.server.finish_ends(&mut rig.world);
+    rig.settle();
+    let left = u64::try_from(BYTES.get() - before).unwrap();
+    assert!(left > 4 * LEFT_MAX.cast_unsigned(), "{left}");
+    for (account, most) in [AccountId::ROOT, programs].into_iter().zip(most) {
+        let less = most - rig.server.ledger.limit(account, Resource::Bytes);
+        let rest = left.abs_diff(less);
+        assert!(rest < LEFT_MAX.cast_unsigned(), "{less} less for {left} bytes of heap");
+    }
+}
+
 fn keep_large_rows(rig: &mut Rig, actor: Actor) -> (u64, Error) {
     let entries = object(rig, actor, PAGE).unwrap();
     for kept in 0.. {

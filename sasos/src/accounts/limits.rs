@@ -90,6 +90,20 @@ pub fn renew_dirty(ledger: &mut Ledger, programs: AccountId, free: u64) {
     ledger.set_limits(programs, amounts);
 }
 
+/// The heap has so many bytes less for all, as long as the system runs.
+pub fn lower_bytes(ledger: &mut Ledger, programs: AccountId, bytes: u64) {
+    // The bounds of the heap are set when there are programs, by what is left of it then.
+    if programs == AccountId::ROOT {
+        return;
+    }
+    for account in [AccountId::ROOT, programs] {
+        let mut amounts = ledger.limits(account);
+        let most = &mut amounts[Resource::Bytes as usize];
+        *most = most.saturating_sub(bytes);
+        ledger.set_limits(account, amounts);
+    }
+}
+
 /// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
 pub fn are_tight(ledger: &Ledger, programs: AccountId) -> bool {
     [Resource::Frames, Resource::Tables, Resource::Bytes, Resource::Spaces]

@@ -37,18 +37,19 @@ impl<T: Default> Default for Chunks<T> {
 }
 
 impl<T: Default> Chunks<T> {
-    /// Makes the places up to this one.
+    /// Makes the places up to this one; tells how many that are.
     #[inline]
-    pub(crate) fn extend_to(&mut self, index: usize) -> Result<(), Error> {
+    pub(crate) fn extend_to(&mut self, index: usize) -> Result<usize, Error> {
         if index < FIRST {
-            Ok(())
+            Ok(0)
         } else {
             self.extend_by_chunks(index)
         }
     }
 
     #[cold]
-    fn extend_by_chunks(&mut self, index: usize) -> Result<(), Error> {
+    fn extend_by_chunks(&mut self, index: usize) -> Result<usize, Error> {
+        let before = self.len();
         while index >= self.len() {
             if self.more.len() == self.more.capacity() {
                 return Err(Error::TableFull);
@@ -58,7 +59,7 @@ impl<T: Default> Chunks<T> {
             chunk.resize_with(CHUNK, T::default);
             push_reserved(&mut self.more, chunk);
         }
-        Ok(())
+        Ok(self.len() - before)
     }
 }
 

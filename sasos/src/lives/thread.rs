@@ -29,7 +29,7 @@ use kcore::{
 
 use crate::{
     Answer, Server, World,
-    accounts::{AccountId, Resource},
+    accounts::{AccountId, Resource, limits},
     calls::sight::Sight,
     containers::{Boxed, push_reserved, reserve},
     lives::chunks::Chunks,
@@ -484,7 +484,14 @@ impl Server {
             Shortage::Spaces | Shortage::Threads => Error::LimitReached,
         }))
         .and_then(|thread| match self.threads.table.extend_to(thread.index()) {
-            Ok(()) => Ok(thread),
+            Ok(made) => {
+                // The heap has less for all from now on: places are never given back.
+                if made > 0 {
+                    let bytes = (made * size_of::<Thread>()) as u64;
+                    limits::lower_bytes(&mut self.ledger, self.programs, bytes);
+                }
+                Ok(thread)
+            }
             Err(error) => {
                 world.thread_destroy(thread);
                 Err(error)
