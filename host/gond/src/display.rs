@@ -41,10 +41,23 @@ pub fn faint(text: &str) -> String {
     paint("2", text)
 }
 
-/// Tells an error.
+/// Tells an error. What it quotes does nothing to the terminal.
 pub fn complain(text: &str) {
     let lead = bad("gond:");
-    eprintln!("{lead} {text}");
+    eprintln!("{lead} {}", harmless(text));
+}
+
+/// Text in which characters that control a terminal stand as escapes, but for ends of lines and tabs.
+fn harmless(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    for c in text.chars() {
+        if names::path::controls(c) && c != '\n' && c != '\t' {
+            harmless.extend(c.escape_unicode());
+        } else {
+            harmless.push(c);
+        }
+    }
+    harmless
 }
 
 /// Tells something worth knowing.
@@ -136,7 +149,13 @@ impl Drop for Job {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{harmless, plain};
+
+    #[test]
+    fn complaints_do_nothing_to_the_terminal() {
+        let text = "'a\x1b[31m\u{202e}b' is not a name\n\tä";
+        assert_eq!(harmless(text), "'a\\u{1b}[31m\\u{202e}b' is not a name\n\tä");
+    }
 
     #[test]
     fn progress_shows_no_escape_codes() {

@@ -1,5 +1,5 @@
 //! Names and paths. A name is one component: UTF-8, 1 to [`NAME_BYTES`] bytes, no `/`, no control
-//! characters, neither `.` nor `..`. A path is names separated by `/`; one that begins with `/` starts
+//! characters nor any that turn the direction of text, neither `.` nor `..`. A path is names separated by `/`; one that begins with `/` starts
 //! at the root directory, any other wherever the caller says. Following a path takes a capability at
 //! each step, so that part belongs to whoever holds them.
 
@@ -15,7 +15,7 @@ pub enum PathError {
     Empty,
     /// A name is longer than [`NAME_BYTES`].
     TooLong,
-    /// A name holds a `/` or a control character.
+    /// A name holds a `/`, a control character, or one that turns the direction of text.
     BadCharacter,
     /// `.` and `..` are not names: there is no way up without a capability.
     Dots,
@@ -26,7 +26,9 @@ impl core::fmt::Display for PathError {
         match self {
             Self::Empty => f.write_str("the name is empty"),
             Self::TooLong => write!(f, "the name is longer than {NAME_BYTES} bytes"),
-            Self::BadCharacter => f.write_str("the name holds a '/' or a control character"),
+            Self::BadCharacter => {
+                f.write_str("the name holds a '/' or a character that controls the terminal or the direction of text")
+            }
             Self::Dots => f.write_str("'.' and '..' are not names"),
         }
     }
@@ -48,10 +50,16 @@ pub fn check_name(name: &str) -> Result<(), PathError> {
     if name == "." || name == ".." {
         return Err(PathError::Dots);
     }
-    if name.chars().any(|c| c == '/' || c.is_control()) {
+    if name.chars().any(|c| c == '/' || controls(c)) {
         return Err(PathError::BadCharacter);
     }
     Ok(())
+}
+
+/// Whether a character is nothing to read, but changes how a terminal shows others: control characters, and marks, embeddings and isolates that turn the direction of text.
+pub fn controls(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
 }
 
 /// A name or a path as a word of the shell's line: with a backslash before each character that would not stand for itself.
@@ -125,7 +133,10 @@ mod tests {
         assert_eq!(check_name("größe"), Ok(()));
         assert_eq!(check_name(""), Err(PathError::Empty));
         assert_eq!(check_name("a/b"), Err(PathError::BadCharacter));
-        assert_eq!(check_name("a\n"), Err(PathError::BadCharacter));
+        for name in ["a\n", "a\u{202e}b", "\u{200f}", "a\u{2066}", "\u{61c}a"] {
+            assert_eq!(check_name(name), Err(PathError::BadCharacter), "{name:?}");
+        }
+        assert_eq!(check_name("\u{200d}\u{2065}\u{202f}"), Ok(()));
         assert_eq!(check_name(".."), Err(PathError::Dots));
         assert_eq!(check_name(&"x".repeat(NAME_BYTES)), Ok(()));
         assert_eq!(check_name(&"x".repeat(NAME_BYTES + 1)), Err(PathError::TooLong));
