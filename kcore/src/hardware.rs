@@ -71,8 +71,10 @@ pub trait Hardware {
     }
     /// Whether one instruction gives the unit its initial state ([`Self::vectors_initial`]) on the fast paths, too.
     fn vectors_are_quick(&self) -> bool;
-    /// There is room for the state of the thread with this index from now on; `None`: there is no memory.
-    fn vectors_make_room(&mut self, thread: u32) -> Option<()>;
+    /// Whether there is room for the state of the thread with this index.
+    fn vectors_have_room(&self, thread: u32) -> bool;
+    /// Makes room for it, and for those of its neighbours, in this frame of zeroes. It stays for the next threads in these places.
+    fn vectors_take_room(&mut self, thread: u32, frame: Frame);
     /// Turns this processor's vector unit on, with the initial state: registers zero, control words as after a reset.
     fn vectors_initial(&mut self);
     /// Turns it on, with the state that was saved for a thread.

@@ -25,6 +25,10 @@ pub use vectors::VectorState;
 
 /// Threads that may exist under a server. There are places for as many as there were at once (decision 0103).
 pub const THREADS_MAX: usize = 1 << 14;
+/// Bytes that the state of a thread's vector registers takes: x87, SSE and AVX.
+pub const VECTORS_BYTES: usize = 1024;
+/// Bytes of frames that the kernel takes for good for the place of a thread that uses its vector registers.
+pub const PLACE_BYTES: u64 = (size_of::<Thread>() + VECTORS_BYTES) as u64;
 
 /// A thread, unique in space and time: the index in the low 16 bits, above it a version that is
 /// never used twice. Zero names no thread.

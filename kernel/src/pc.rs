@@ -168,8 +168,12 @@ impl Hardware for Pc {
         Vectors::are_quick()
     }
 
-    fn vectors_make_room(&mut self, thread: u32) -> Option<()> {
-        self.vectors.make_room(thread)
+    fn vectors_have_room(&self, thread: u32) -> bool {
+        self.vectors.have_room(thread)
+    }
+
+    fn vectors_take_room(&mut self, thread: u32, frame: Frame) {
+        self.vectors.take_room(thread, frame);
     }
 
     fn vectors_initial(&mut self) {

@@ -166,7 +166,8 @@ fn places_of_threads_are_taken_from_what_all_have() {
     let account = rig.server.tasks.get(first.task).unwrap().account;
     rig.server.open_programs(&mut rig.world, account).unwrap();
     let programs = rig.server.programs;
-    let most = [AccountId::ROOT, programs].map(|account| rig.server.ledger.limit(account, Resource::Bytes));
+    let limits = |rig: &Rig| [AccountId::ROOT, programs].map(|account| rig.server.ledger.limits(account));
+    let most = limits(&rig);
     let actor = rig.actor_in(programs, UNLIMITED);
     // The simulated kernel has its places.
     let standing = Standing::new(AccountId::ROOT.share(), 3);
@@ -185,10 +186,19 @@ fn places_of_threads_are_taken_from_what_all_have() {
     rig.settle();
     let left = u64::try_from(BYTES.get() - before).unwrap();
     assert!(left > 4 * LEFT_MAX.cast_unsigned(), "{left}");
-    for (account, most) in [AccountId::ROOT, programs].into_iter().zip(most) {
-        let less = most - rig.server.ledger.limit(account, Resource::Bytes);
-        let rest = left.abs_diff(less);
-        assert!(rest < LEFT_MAX.cast_unsigned(), "{less} less for {left} bytes of heap");
+    for (most, now) in most.into_iter().zip(limits(&rig)) {
+        let less = |resource: Resource| most[resource as usize] - now[resource as usize];
+        let bytes = less(Resource::Bytes);
+        assert!(
+            left.abs_diff(bytes) < LEFT_MAX.cast_unsigned(),
+            "{bytes} less for {left} bytes of heap"
+        );
+        let frames = 2000 - 256 + 64;
+        assert!(
+            (frames / 3..frames).contains(&less(Resource::Frames)),
+            "{} frames less",
+            less(Resource::Frames)
+        );
     }
 }
 

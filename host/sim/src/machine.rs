@@ -378,9 +378,11 @@ impl Hardware for FakeHardware {
     }
 
     // Nobody uses the unit.
-    fn vectors_make_room(&mut self, _: u32) -> Option<()> {
-        None
+    fn vectors_have_room(&self, _: u32) -> bool {
+        false
     }
+
+    fn vectors_take_room(&mut self, _: u32, _: Frame) {}
 
     fn vectors_initial(&mut self) {}
 

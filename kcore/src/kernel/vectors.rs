@@ -9,20 +9,36 @@
 //! * The slow paths note only that a state is dropped. [`Kernel::vectors_follow`] sets the unit up before a thread runs.
 
 use super::Kernel;
-use crate::{Half, Hardware, messages::OLD_UNIT, scheduler::NONE, thread::VectorState};
+use crate::{Half, Hardware, Shortage, messages::OLD_UNIT, scheduler::NONE, thread::VectorState};
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
     /// The running thread uses the unit for the first time. `None`: there is no memory for its state, and the use is an exception.
     pub fn vectors_begin(&mut self) -> Option<()> {
         let index = self.current()?;
         let is_quick = self.hardware.vectors_are_quick();
-        self.hardware.vectors_make_room(index)?;
+        self.vectors_make_room(index).ok()?;
         let thread = &mut self.threads.table[index as usize];
         debug_assert!(thread.vectors == VectorState::UNUSED, "its unit was off");
         thread.vectors = VectorState::INITIAL;
         thread.slow |= if is_quick { 0 } else { OLD_UNIT };
         self.vectors_change(index);
         Some(())
+    }
+
+    /// Makes room for the states of so many threads, so that none of them finds no memory.
+    ///
+    /// # Errors
+    /// [`Shortage::Frames`].
+    pub fn make_vectors(&mut self, threads: usize) -> Result<(), Shortage> {
+        (0..threads as u32).try_for_each(|index| self.vectors_make_room(index))
+    }
+
+    fn vectors_make_room(&mut self, index: u32) -> Result<(), Shortage> {
+        if !self.hardware.vectors_have_room(index) {
+            let frame = self.frames.keep(&mut self.hardware)?;
+            self.hardware.vectors_take_room(index, frame);
+        }
+        Ok(())
     }
 
     /// Sets this processor's unit up for the thread that runs here next.

@@ -254,10 +254,13 @@ impl Hardware for Fake {
         self.has_quick_vectors
     }
 
-    fn vectors_make_room(&mut self, thread: u32) -> Option<()> {
+    fn vectors_have_room(&self, thread: u32) -> bool {
+        self.saved.contains_key(&thread)
+    }
+
+    fn vectors_take_room(&mut self, thread: u32, _: Frame) {
         // The state of the last thread in this place.
-        self.saved.entry(thread).or_insert(u64::MAX);
-        Some(())
+        self.saved.insert(thread, u64::MAX);
     }
 
     fn vectors_initial(&mut self) {

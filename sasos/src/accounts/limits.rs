@@ -4,11 +4,18 @@
 //! first task can always go on. A program gets a part of what the others have left when it starts, so that a family of tasks at its
 //! limits leaves room for the next one. Tasks further down may take what those above them may.
 
-use kcore::{Machine, shares::WHOLE, space::spaces_most, thread::THREADS_MAX};
+use abi::address::PAGE;
+use kcore::{
+    Machine,
+    shares::WHOLE,
+    space::spaces_most,
+    thread::{PLACE_BYTES, THREADS_MAX},
+};
 
 use crate::{
     accounts::{AccountId, Amounts, Ledger, RESOURCE_LIST, RESOURCES, Resource, UNLIMITED},
     directory::creation::heap_reserve,
+    lives::{chunks::FIRST_PLACES, thread::Thread},
     waiting::semaphore::SEMAPHORES_MAX,
 };
 
@@ -36,7 +43,8 @@ pub const PROGRAM_SLOTS: u64 = 1 << 20;
 pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     let frames = world.frames_total();
     let mut amounts = [0; RESOURCES];
-    amounts[Resource::Frames as usize] = frames;
+    // Those of the first places for threads are the kernel's, now or later.
+    amounts[Resource::Frames as usize] = frames.saturating_sub(frames_of_places(FIRST_PLACES));
     amounts[Resource::Tables as usize] = frames / 2;
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
@@ -90,18 +98,29 @@ pub fn renew_dirty(ledger: &mut Ledger, programs: AccountId, free: u64) {
     ledger.set_limits(programs, amounts);
 }
 
-/// The heap has so many bytes less for all, as long as the system runs.
-pub fn lower_bytes(ledger: &mut Ledger, programs: AccountId, bytes: u64) {
-    // The bounds of the heap are set when there are programs, by what is left of it then.
+/// So many places for threads were made, which stay: all have less from now on, the server's heap and the kernel's frames.
+#[cold]
+pub fn places_made(ledger: &mut Ledger, programs: AccountId, places: usize) {
+    // The bounds are set when there are programs, by what is left then.
     if programs == AccountId::ROOT {
         return;
     }
     for account in [AccountId::ROOT, programs] {
         let mut amounts = ledger.limits(account);
-        let most = &mut amounts[Resource::Bytes as usize];
-        *most = most.saturating_sub(bytes);
+        for (resource, amount) in [
+            (Resource::Bytes, (places * size_of::<Thread>()) as u64),
+            (Resource::Frames, frames_of_places(places)),
+        ] {
+            let most = &mut amounts[resource as usize];
+            *most = most.saturating_sub(amount);
+        }
         ledger.set_limits(account, amounts);
     }
+}
+
+/// Frames that the kernel takes for so many places of threads, for those whose threads use the vector unit, too.
+fn frames_of_places(places: usize) -> u64 {
+    (places as u64 * PLACE_BYTES).div_ceil(PAGE)
 }
 
 /// Whether the programs have taken most of what they may have of something that is taken back where nobody uses it.
@@ -145,7 +164,8 @@ pub fn of_task(ledger: &Ledger, parent: AccountId) -> Amounts {
 /// A bound of memory alone.
 pub fn of_frames(frames: u64) -> Amounts {
     let mut amounts = UNLIMITED;
-    amounts[Resource::Frames as usize] = frames;
+    // Those of the first places for threads are the kernel's, now or later.
+    amounts[Resource::Frames as usize] = frames.saturating_sub(frames_of_places(FIRST_PLACES));
     amounts
 }
 

@@ -11,27 +11,28 @@ use kcore::thread::THREADS_MAX;
 use crate::containers::{push_reserved, reserve};
 
 /// Places of the first chunk.
-const FIRST: usize = 256;
+pub(crate) const FIRST_PLACES: usize = 256;
+
 /// Places of each further one.
 const CHUNK: usize = 64;
 
 /// The table.
 #[derive(Debug)]
 pub struct Chunks<T> {
-    first: Box<[T; FIRST]>,
+    first: Box<[T; FIRST_PLACES]>,
     /// There is room for all from the start.
     more: Vec<Vec<T>>,
 }
 
 impl<T: Default> Default for Chunks<T> {
     fn default() -> Self {
-        let first: Box<[T]> = (0..FIRST).map(|_| T::default()).collect();
+        let first: Box<[T]> = (0..FIRST_PLACES).map(|_| T::default()).collect();
         let Ok(first) = first.try_into() else {
             unreachable!("so many were made")
         };
         Self {
             first,
-            more: Vec::with_capacity((THREADS_MAX - FIRST) / CHUNK),
+            more: Vec::with_capacity((THREADS_MAX - FIRST_PLACES) / CHUNK),
         }
     }
 }
@@ -40,7 +41,7 @@ impl<T: Default> Chunks<T> {
     /// Makes the places up to this one; tells how many that are.
     #[inline]
     pub(crate) fn extend_to(&mut self, index: usize) -> Result<usize, Error> {
-        if index < FIRST {
+        if index < FIRST_PLACES {
             Ok(0)
         } else {
             self.extend_by_chunks(index)
@@ -66,7 +67,7 @@ impl<T: Default> Chunks<T> {
 impl<T> Chunks<T> {
     /// How many there are.
     pub fn len(&self) -> usize {
-        FIRST + self.more.len() * CHUNK
+        FIRST_PLACES + self.more.len() * CHUNK
     }
 
     /// The item in a place, if there is one.
@@ -80,12 +81,12 @@ impl<T> Chunks<T> {
 
     #[cold]
     fn get_behind(&self, index: usize) -> Option<&T> {
-        self.more.get((index - FIRST) / CHUNK)?.get(index % CHUNK)
+        self.more.get((index - FIRST_PLACES) / CHUNK)?.get(index % CHUNK)
     }
 
     #[cold]
     fn get_behind_mut(&mut self, index: usize) -> &mut T {
-        &mut self.more[(index - FIRST) / CHUNK][index % CHUNK]
+        &mut self.more[(index - FIRST_PLACES) / CHUNK][index % CHUNK]
     }
 
     /// All, in order.
@@ -106,14 +107,14 @@ impl<T> Index<usize> for Chunks<T> {
 impl<T> IndexMut<usize> for Chunks<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
-        if index < FIRST {
+        if index < FIRST_PLACES {
             return &mut self.first[index];
         }
         self.get_behind_mut(index)
     }
 }
 
-const _: () = assert!(FIRST.is_multiple_of(CHUNK) && (THREADS_MAX - FIRST).is_multiple_of(CHUNK));
+const _: () = assert!(FIRST_PLACES.is_multiple_of(CHUNK) && (THREADS_MAX - FIRST_PLACES).is_multiple_of(CHUNK));
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +124,9 @@ mod tests {
     fn places_are_made_in_chunks_up_to_the_last() {
         let mut places = Chunks::<usize>::default();
         for index in 0..THREADS_MAX {
-            assert!(places.extend_to(index).is_ok() && places[index] == 0 && places.len() < index + FIRST + CHUNK);
+            assert!(
+                places.extend_to(index).is_ok() && places[index] == 0 && places.len() < index + FIRST_PLACES + CHUNK
+            );
             places[index] = index;
         }
         assert!(places.iter().copied().eq(0..THREADS_MAX));

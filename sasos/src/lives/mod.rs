@@ -1,7 +1,7 @@
 //! Tasks and threads: how they begin, what is done to them, exceptions, how they end.
 
 pub(crate) mod budget;
-mod chunks;
+pub(crate) mod chunks;
 pub mod continuation;
 pub mod control;
 pub mod doom;

@@ -485,10 +485,8 @@ impl Server {
         }))
         .and_then(|thread| match self.threads.table.extend_to(thread.index()) {
             Ok(made) => {
-                // The heap has less for all from now on: places are never given back.
                 if made > 0 {
-                    let bytes = (made * size_of::<Thread>()) as u64;
-                    limits::lower_bytes(&mut self.ledger, self.programs, bytes);
+                    limits::places_made(&mut self.ledger, self.programs, made);
                 }
                 Ok(thread)
             }

@@ -1,5 +1,7 @@
 //! The vector unit: each thread has its own, whatever the others do.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use rt::thread;
 
 use testing::Random;
@@ -14,6 +16,7 @@ pub const CASES: &[Case] = &[
     case("vectors/kept-under-preemption", kept_under_preemption),
     case("vectors/new-threads-begin-clean", new_threads_begin_clean),
     case("vectors/control-words", control_words),
+    case("vectors/take-no-heap", take_no_heap),
 ];
 
 /// Ticks of about 40 ms, enough for several slices.
@@ -72,5 +75,41 @@ fn control_words(_: &Setting) -> Outcome {
     ensure_eq!(changed, 0);
     ensure!(word & !0x3f == OWN[0], "the control word became {word:#x}");
     ensure_eq!(other.join_status()?, 0);
+    Ok(())
+}
+
+/// Threads of one crowd.
+const CROWD: usize = 200;
+
+/// Two hundred threads that are there at once, and use the unit if they are to.
+fn crowd(uses: bool) -> Outcome {
+    static LEAVE: AtomicBool = AtomicBool::new(false);
+    LEAVE.store(false, Relaxed);
+    let mut threads = alloc::vec::Vec::new();
+    for _ in 0..CROWD {
+        threads.push(thread::spawn(move || {
+            if uses {
+                fill();
+            }
+            while !LEAVE.load(Relaxed) {
+                let _ = rt::time::sleep_ms(5);
+            }
+            0
+        })?);
+    }
+    LEAVE.store(true, Relaxed);
+    for thread in threads {
+        thread.join()?;
+    }
+    Ok(())
+}
+
+/// The kernel keeps the registers of all threads in frames. The heap, in which all programs have a part, has none of that.
+fn take_no_heap(_: &Setting) -> Outcome {
+    crowd(false)?;
+    let before = rt::system::memory()?.heap_bytes;
+    crowd(true)?;
+    let more = rt::system::memory()?.heap_bytes.saturating_sub(before);
+    ensure!(more < 64 << 10, "the heap has {more} bytes more");
     Ok(())
 }

@@ -9,11 +9,18 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use store::containers::{Boxed, boxed};
+use kcore::{Frame, thread::VECTORS_BYTES};
 
-/// A state in memory: x87, SSE and AVX fit.
+use super::direct;
+
+/// Bytes of a state in memory.
+const AREA: usize = VECTORS_BYTES;
+/// States that a frame holds: those of neighbours in the table of threads.
+const NEIGHBOURS: usize = 4096 / AREA;
+
+/// A state in memory, aligned as the instructions want it.
 #[repr(C, align(64))]
-struct Area([u8; 1024]);
+struct Area([u8; AREA]);
 
 /// The initial state, for `xrstor` and `fxrstor`: control words with all exceptions masked, nearest rounding; no part is given.
 pub static INITIAL: Initial = Initial(Area::INITIAL);
@@ -25,7 +32,7 @@ pub struct Initial(Area);
 /// The states of threads that are in no unit.
 #[derive(Default)]
 pub struct Vectors {
-    areas: Vec<Option<Boxed<Area>>>,
+    frames: Vec<Option<&'static mut [u8; 4096]>>,
 }
 
 /// The parts that the fast paths initialise: all that [`enable`] enables. A part that is not enabled is left out by the processor.
@@ -63,10 +70,10 @@ pub fn enable() {
 }
 
 /// Loads a state into the unit, which is on.
-fn load(area: &Area) {
+fn load(area: &[u8; AREA]) {
     let parts = PARTS.load(Relaxed);
-    let area = area.0.as_ptr();
-    // SAFETY: the unit is on and the area is a valid state: it was saved by a unit like this or is the initial one.
+    let area = area.as_ptr();
+    // SAFETY: the unit is on and the area is a valid state: it was saved by a unit like this or is the initial one. It is aligned to 64: part of a frame, or an `Area`.
     unsafe {
         if parts == 0 {
             asm!("fxrstor64 [{}]", in(reg) area, options(nostack, readonly));
@@ -81,7 +88,7 @@ impl Vectors {
     pub fn new(threads: usize) -> Self {
         enable();
         Self {
-            areas: (0..threads).map(|_| None).collect(),
+            frames: (0..threads.div_ceil(NEIGHBOURS)).map(|_| None).collect(),
         }
     }
 
@@ -90,34 +97,45 @@ impl Vectors {
         PARTS.load(Relaxed) != 0
     }
 
-    /// See [`kcore::Hardware::vectors_make_room`]. The room stays for the next thread in this place.
-    pub fn make_room(&mut self, thread: u32) -> Option<()> {
-        let area = self.areas.get_mut(thread as usize)?;
-        if area.is_none() {
-            *area = Some(boxed(Area::INITIAL).ok()?);
+    /// See [`kcore::Hardware::vectors_have_room`].
+    pub fn have_room(&self, thread: u32) -> bool {
+        self.area(thread).is_some()
+    }
+
+    /// See [`kcore::Hardware::vectors_take_room`].
+    pub fn take_room(&mut self, thread: u32, frame: Frame) {
+        let states = direct::bytes_mut(frame);
+        states.as_chunks_mut().0.fill(Area::INITIAL.0);
+        if let Some(place) = self.frames.get_mut(thread as usize / NEIGHBOURS) {
+            *place = Some(states);
         }
-        Some(())
+    }
+
+    fn area(&self, thread: u32) -> Option<&[u8; AREA]> {
+        let states = self.frames.get(thread as usize / NEIGHBOURS)?.as_ref()?;
+        Some(&states.as_chunks().0[thread as usize % NEIGHBOURS])
     }
 
     /// Turns this processor's unit on with the initial state.
     #[inline]
     pub fn initial() {
         turn_on();
-        load(&INITIAL.0);
+        load(&INITIAL.0.0);
     }
 
     /// Turns it on with a thread's state.
     pub fn load(&mut self, thread: u32) {
         turn_on();
-        load(self.areas[thread as usize].as_deref().unwrap_or(&INITIAL.0));
+        load(self.area(thread).unwrap_or(&INITIAL.0.0));
     }
 
     /// Saves the state in the unit, which is on.
     pub fn save(&mut self, thread: u32) {
-        let Some(area) = &mut self.areas[thread as usize] else {
+        let Some(states) = &mut self.frames[thread as usize / NEIGHBOURS] else {
             return;
         };
-        let (area, parts) = (area.0.as_mut_ptr(), PARTS.load(Relaxed));
+        let area: &mut [u8; AREA] = &mut states.as_chunks_mut().0[thread as usize % NEIGHBOURS];
+        let (area, parts) = (area.as_mut_ptr(), PARTS.load(Relaxed));
         // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.
         unsafe {
             if parts == 0 {
