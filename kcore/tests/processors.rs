@@ -641,3 +641,26 @@ fn a_space_with_a_number_that_was_used_has_no_calls() {
         assert_eq!(kernel.portal_way(caller, entry, 1), None);
     }
 }
+
+/// A thread that waits and is answered where nothing runs runs there at once, and has nothing to begin any more.
+#[test]
+fn a_thread_that_is_answered_runs_here() {
+    for is_begun in [true, false] {
+        let (mut kernel, space) = several(2);
+        let [waits, answers] = [0; 2].map(|_| spawn(&mut kernel, space, 3));
+        assert_eq!((run(&mut kernel, 0), run(&mut kernel, 1)), (Some(waits), Some(answers)));
+        let operation = Operation::called(9, [0; 6]);
+        on(&mut kernel, 0);
+        if is_begun {
+            kernel.park(Key::Semaphore(5), None, Some(operation));
+        } else {
+            kernel.put_off(Some((operation, Resumed::First)));
+        }
+        on(&mut kernel, 1);
+        kernel.park(Key::Nothing, None, None);
+        kernel.thread_answer(waits, 1, 2);
+        let thread = kernel.threads().get(waits);
+        assert_eq!((thread.state, thread.processor), (State::Running, 1));
+        assert!(!thread.unbegun && thread.operation.is_none());
+    }
+}
