@@ -210,6 +210,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("read", &[1, 0, 0].map(|stream| machine.console_read(stream)));
     machine.log(format_args!("a line of {} and {}", 2, "parts"));
     machine.stir_random([5, 6]);
+    see("random", &machine.random());
     see("boot", &machine.boot_report());
     let mut spaces = 0;
     let shortage = loop {
@@ -242,6 +243,19 @@ fn a_machine_outside_is_a_machine() {
         (&outside.hardware.stirred, &inside.hardware.stirred),
         (&vec![[5, 6]], &vec![[5, 6]])
     );
+}
+
+#[test]
+fn a_call_that_the_server_outside_allows_is_remembered_until_it_is_stale() {
+    let mut remote = Through::new();
+    let [caller, callee] = [0; 2].map(|_| remote.space_create().expect("a space"));
+    let way = |remote: &Remote<Through>| remote.gate.kernel.borrow().portal_way(caller, 0x5000, 1);
+    for stale in [Stale::CallsOf(caller), Stale::CallsInto(callee), Stale::All] {
+        remote.portal_cache(caller, 0x5000, 1, callee);
+        assert_eq!(way(&remote), Some(callee));
+        remote.portal_forget(stale);
+        assert_eq!(way(&remote), None, "{stale:?}");
+    }
 }
 
 #[test]
