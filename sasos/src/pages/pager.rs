@@ -38,6 +38,8 @@ use crate::{
 /// Frames that pages leave for tables and for the store, which must be able to write a checkpoint
 /// when memory is full of dirty pages.
 pub(crate) const FRAME_RESERVE: u64 = 64;
+/// Pages of which it is noted that they could not be had.
+const FAILED_MAX: usize = 1024;
 /// Frames that a touch of a new slot takes at most: a page, its page table, and two tables above that.
 const FRAMES_OF_SLOT: u64 = 4;
 
@@ -78,6 +80,18 @@ impl Pager {
     #[inline]
     pub(crate) fn awaits_pages(&self) -> bool {
         !self.reading.is_empty() || !self.failed.is_empty()
+    }
+
+    /// Notes that a page could not be had. Room was made when the page was asked for. Nobody pays for notes, and not all who asked come back for theirs: when there are
+    /// [`FAILED_MAX`] the next one behind it gives way, and whoever asks for that page has it read again.
+    pub(crate) fn note_failed(&mut self, address: u64, error: Error) {
+        if self.failed.count() >= FAILED_MAX && !self.failed.has(address) {
+            let behind = self.failed.from(address).map(|(address, _)| address);
+            if let Some(gives_way) = behind.or_else(|| self.failed.first_key()) {
+                self.failed.remove(gives_way);
+            }
+        }
+        let _ = self.failed.insert(address, error);
     }
 }
 
@@ -644,5 +658,23 @@ impl Server {
             self.objects.list_dirty(id);
         }
         fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_pages_that_could_not_be_had_are_bounded() {
+        let mut pager = Pager::default();
+        let pages = 2 * FAILED_MAX as u64;
+        for page in (0..pages).chain([0, 7]) {
+            pager.note_failed(page * PAGE, Error::DiskError);
+            assert!(pager.failed.has(page * PAGE) && pager.failed.count() <= FAILED_MAX);
+        }
+        pager.note_failed(7 * PAGE, Error::NoMemory);
+        assert_eq!(pager.failed.remove(7 * PAGE), Some(Error::NoMemory));
+        assert_eq!(pager.failed.count(), FAILED_MAX - 1);
     }
 }

@@ -122,7 +122,7 @@ impl Server {
             Ok(false) => world.frame_release(frame),
             Err(error) => {
                 world.frame_release(frame);
-                self.note_failed(address, error);
+                self.pager.note_failed(address, error);
             }
         }
         world.wake(Key::Page(address), u32::MAX);
@@ -183,12 +183,7 @@ impl Server {
         if error == Error::DiskError {
             world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
         }
-        self.note_failed(address, error);
+        self.pager.note_failed(address, error);
         world.wake(Key::Page(address), u32::MAX);
-    }
-
-    /// Room was made when the page was asked for. Without a note the next one who asks has it read again.
-    fn note_failed(&mut self, address: u64, error: Error) {
-        let _ = self.pager.failed.insert(address, error);
     }
 }
