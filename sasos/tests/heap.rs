@@ -15,7 +15,7 @@ use common::{Actor, Rig};
 use kcore::{Machine, scheduler::Standing};
 use sasos::{
     accounts::{AccountId, Resource, UNLIMITED, limits},
-    directory::object::kept_bytes,
+    directory::{creation::heap_reserve, object::kept_bytes},
     protection::apd::Apd,
 };
 
@@ -157,6 +157,31 @@ fn what_families_paid_for_is_given_back() {
 }
 
 /// Keeps objects with as large rows as there may be until that is refused; tells how many, and why no more.
+/// However charges and the heap differ, programs are refused while as much is left as the first task may need: it still makes things.
+#[test]
+fn an_eighth_of_the_heap_is_the_first_tasks() {
+    let mut rig = Rig::new(22, 40_000, 4096);
+    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let account = rig.server.tasks.get(first.task).unwrap().account;
+    let all = 40 << 20;
+    rig.world.kernel.hardware.heap_left = all;
+    rig.server.open_programs(&mut rig.world, account).unwrap();
+    let program = rig.actor_in(rig.server.programs, UNLIMITED);
+    let shell = rig.actor_in(account, UNLIMITED);
+    let reserve = heap_reserve(&rig.world);
+    let part = (all - reserve) / 8;
+    for (left, makes) in [
+        (reserve + part + 1, [true, true]),
+        (reserve + part, [false, true]),
+        (reserve + 1, [false, true]),
+        (reserve, [false, false]),
+    ] {
+        rig.world.kernel.hardware.heap_left = left;
+        let made = [program, shell].map(|actor| object(&mut rig, actor, PAGE).is_ok());
+        assert_eq!(made, makes, "{left} are left, {reserve} nobody's");
+    }
+}
+
 /// Places of threads stay when the threads have ended, so all have as much less from then on. Else the bounds of all together would be more than the heap, and nobody who has
 /// his part left would get it.
 #[test]

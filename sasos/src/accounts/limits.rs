@@ -43,8 +43,8 @@ pub const PROGRAM_SLOTS: u64 = 1 << 20;
 pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     let frames = world.frames_total();
     let mut amounts = [0; RESOURCES];
-    // Those of the first places for threads are the kernel's, now or later.
-    amounts[Resource::Frames as usize] = frames.saturating_sub(frames_of_places(FIRST_PLACES));
+    // Those of the first places for threads are the kernel's, now or later; a machine so small that they were much has never so many threads.
+    amounts[Resource::Frames as usize] = frames - frames_of_places(FIRST_PLACES).min(frames / 16);
     amounts[Resource::Tables as usize] = frames / 2;
     amounts[Resource::Dirty as usize] = frames / 4;
     amounts[Resource::Blocks as usize] = blocks;
@@ -66,12 +66,17 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
 pub fn of_programs(machine: &Amounts, kept: u64, own: u64) -> Amounts {
     let mut amounts = machine.map(|amount| amount - amount / 8);
     let heap = machine[Resource::Bytes as usize];
-    amounts[Resource::Bytes as usize] = (heap - kept) - (heap - kept) / 8 + own;
+    amounts[Resource::Bytes as usize] = (heap - kept) - heap_of_first(machine, kept) + own;
     amounts[Resource::Rows as usize] = (heap / ROWS_PART).saturating_sub(kept - own).max(own);
     amounts[Resource::Threads as usize] = machine[Resource::Threads as usize] - THREADS_RESERVED;
     // The other half is for those that run, in every start.
     amounts[Resource::Kept as usize] = amounts[Resource::Slots as usize] / KEPT_PART;
     amounts
+}
+
+/// The part of the heap that they leave to the first task.
+pub(crate) fn heap_of_first(machine: &Amounts, kept: u64) -> u64 {
+    (machine[Resource::Bytes as usize] - kept) / 8
 }
 
 /// The most that all programs may take of the disk from now on, of which so many blocks are free: what was removed since the last
@@ -164,8 +169,7 @@ pub fn of_task(ledger: &Ledger, parent: AccountId) -> Amounts {
 /// A bound of memory alone.
 pub fn of_frames(frames: u64) -> Amounts {
     let mut amounts = UNLIMITED;
-    // Those of the first places for threads are the kernel's, now or later.
-    amounts[Resource::Frames as usize] = frames.saturating_sub(frames_of_places(FIRST_PLACES));
+    amounts[Resource::Frames as usize] = frames;
     amounts
 }
 

@@ -86,6 +86,7 @@ impl Server {
         Ok(Self {
             ledger,
             programs: AccountId::ROOT,
+            heap_of_first: 0,
             objects: Objects::default(),
             addresses,
             names,
@@ -130,6 +131,7 @@ impl Server {
         let is_own = |row: &&ObjectRecord| Ledger::is_of_programs(row.account);
         let of_programs = self.store.objects().filter(is_own).map(kept_bytes).sum();
         let programs = limits::of_programs(&machine, kept, of_programs);
+        self.heap_of_first = limits::heap_of_first(&machine, kept);
         // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
         machine[Resource::Blocks as usize] = u64::MAX;
         self.ledger.set_limits(AccountId::ROOT, machine);

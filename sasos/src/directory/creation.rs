@@ -8,7 +8,7 @@ use abi::{
     address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of, stack_base},
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
-use kcore::{Machine, SpaceId, wait::Key};
+use kcore::{Machine, SpaceId, ThreadId, wait::Key};
 use store::ObjectRecord;
 
 use crate::{
@@ -59,11 +59,18 @@ impl Server {
     /// [`Error::NoMemory`].
     #[inline]
     pub fn enough_heap(&self, world: &impl World) -> Result<(), Error> {
-        if world.heap().1 < heap_reserve(world) {
-            Err(Error::NoMemory)
-        } else {
+        let left = world.heap().1.saturating_sub(heap_reserve(world));
+        if left > self.heap_of_first || left > 0 && !self.is_of_program(self.current) {
             Ok(())
+        } else {
+            Err(Error::NoMemory)
         }
+    }
+
+    /// Whether a thread is a program's, and not the first task's.
+    #[cold]
+    fn is_of_program(&self, thread: ThreadId) -> bool {
+        self.programs != AccountId::ROOT && self.ledger.is_within(self.account_of(thread), self.programs)
     }
 
     /// The object that holds an address, activated from the object table if need be.
