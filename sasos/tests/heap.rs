@@ -157,6 +157,61 @@ fn what_families_paid_for_is_given_back() {
 }
 
 /// Keeps objects with as large rows as there may be until that is refused; tells how many, and why no more.
+/// Whatever programs make, they pay for at least as much as it takes of the heap: else they take what is left to others.
+#[test]
+fn things_cost_what_they_take() {
+    type Make = fn(&mut Rig, Actor) -> Result<(), Error>;
+    fn passwords(rig: &mut Rig, actor: Actor, count: u64) -> Result<u64, Error> {
+        let base = object(rig, actor, PAGE)?;
+        for number in 0..count {
+            let arguments = [base, 100 + number, u64::from(Rights::R.bits())];
+            rig.call(actor, Call::ObjPasswd, &arguments)?;
+        }
+        Ok(base)
+    }
+    fn limits(rig: &mut Rig, actor: Actor, count: u64) -> Result<u64, Error> {
+        let base = object(rig, actor, 512 * PAGE)?;
+        for number in 0..count {
+            let arguments = [base + 2 * number * PAGE, 1, u64::from(Rights::R.bits())];
+            rig.call(actor, Call::PageLimit, &arguments)?;
+        }
+        Ok(base)
+    }
+    let kinds: [(&str, Make); 8] = [
+        ("objects", |rig, actor| object(rig, actor, PAGE).map(drop)),
+        ("8 passwords", |rig, actor| passwords(rig, actor, 8).map(drop)),
+        ("16 passwords", |rig, actor| passwords(rig, actor, 16).map(drop)),
+        ("70 passwords", |rig, actor| passwords(rig, actor, 70).map(drop)),
+        ("33 limits", |rig, actor| limits(rig, actor, 33).map(drop)),
+        ("60 limits", |rig, actor| limits(rig, actor, 60).map(drop)),
+        ("kept objects", |rig, actor| {
+            let base = passwords(rig, actor, 5)?;
+            rig.call(actor, Call::KeepObject, &[base]).map(drop)
+        }),
+        ("semaphores", |rig, actor| {
+            let base = object(rig, actor, PAGE)?;
+            (0..3).try_for_each(|number| rig.call(actor, Call::SemCreate, &[base + 4 * number, 0]).map(drop))
+        }),
+    ];
+    for (kind, make) in kinds {
+        let mut rig = Rig::new(23, 60_000, 40_000);
+        let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        // What is there with the first of them.
+        for _ in 0..20 {
+            make(&mut rig, actor).unwrap();
+        }
+        rig.server.ledger.empty_all_hands();
+        let before = (BYTES.get(), rig.server.ledger.used(AccountId::ROOT, Resource::Bytes));
+        for _ in 0..300 {
+            make(&mut rig, actor).unwrap();
+        }
+        rig.server.ledger.empty_all_hands();
+        let taken = BYTES.get() - before.0;
+        let paid = (rig.server.ledger.used(AccountId::ROOT, Resource::Bytes) - before.1).cast_signed();
+        assert!(taken <= paid, "{kind}: {taken} taken, {paid} paid");
+    }
+}
+
 /// However charges and the heap differ, programs are refused while as much is left as the first task may need: it still makes things.
 #[test]
 fn an_eighth_of_the_heap_is_the_first_tasks() {

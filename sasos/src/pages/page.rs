@@ -15,7 +15,7 @@ use kcore::PageEntry;
 use crate::{
     Access, Server, Step, Stop, World,
     accounts::Resource,
-    containers::{push_reserved, reserve},
+    containers::push_reserved,
     directory::object::{LimitRange, ObjectId, Which},
     durability::durable::{Goal, no_room},
     lives::budget::Cost,
@@ -324,7 +324,7 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn set_limits(&mut self, id: ObjectId, ranges: Vec<LimitRange>) -> Result<(), Error> {
-        self.pay_limits(id, ranges.len())?;
+        self.pay_limits(id, ranges.capacity())?;
         let object = self.objects.get_mut(id);
         object.absent_limits = ranges;
         object.prepared.outdate();
@@ -368,7 +368,10 @@ impl Server {
 /// Ranges of limits with one more change, in rising order.
 pub(crate) fn limit_ranges(ranges: &[LimitRange], change: LimitRange) -> Result<Vec<LimitRange>, Error> {
     let mut result = Vec::new();
-    reserve(&mut result, 2 * ranges.len() + 1)?;
+    // A change inside of a range leaves two parts of it. The places are paid for, used or not.
+    result
+        .try_reserve_exact(ranges.len() + 2)
+        .map_err(|_| Error::NoMemory)?;
     for &range in ranges {
         if range.first < change.first {
             let end = range.end.min(change.first);

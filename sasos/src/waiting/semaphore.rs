@@ -36,9 +36,9 @@ use crate::{
 
 /// Semaphores that may exist; see [`crate::accounts::limits::PROGRAM_SEMAPHORES`] for those of one program.
 pub const SEMAPHORES_MAX: usize = 16384;
-/// Bytes that one costs: its places in the two maps, which may be half full.
+/// Bytes that one costs: its places in the two maps, which may be half full, and their part of the lists of chunks.
 pub(crate) const SEMAPHORE_BYTES: u64 =
-    2 * (core::mem::size_of::<(u64, Semaphore)>() + core::mem::size_of::<((u64, u64), ())>()) as u64;
+    2 * (core::mem::size_of::<(u64, Semaphore)>() + core::mem::size_of::<((u64, u64), ())>()) as u64 + 24;
 /// The highest count.
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
