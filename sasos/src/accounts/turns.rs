@@ -85,7 +85,7 @@ impl Ledger {
         }
     }
 
-    /// The program of an account has made so many pages durable by itself.
+    /// So many pages that an account pays for are durable without a checkpoint: its program may have others dirty.
     pub(crate) fn give_turn(&mut self, account: AccountId, programs: AccountId, pages: u64) {
         if let Some(program) = self.program_of(account, programs) {
             let turn = &mut self.record_mut(program).turn;

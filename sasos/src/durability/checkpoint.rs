@@ -501,6 +501,10 @@ impl Server {
         self.checkpoint.syncs.release(0);
         self.checkpoint.handed.release(self.checkpoint.syncs.count());
         self.thaw(world, &sync.pages, result.is_err());
+        if let (Ok(()), Some(id)) = (result, self.objects.find(sync.base)) {
+            let payer = self.objects.get(id).account;
+            self.ledger.give_turn(payer, self.programs, sync.pages.len() as u64);
+        }
         if let Err(error) = result {
             let forgotten = self.checkpoint.failures.note(ticket, error).map(|failure| failure.0);
             self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);

@@ -102,10 +102,7 @@ impl Server {
                 Ok(())
             };
             // Nothing can fail in it.
-            let frozen = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, false), list);
-            let pages = frozen.map_or(0, |frozen| frozen.pages as u64);
-            self.ledger
-                .give_turn(self.account_of(self.current), self.programs, pages);
+            let _ = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, false), list);
         }
         let Ok(ticket) = self.store.sync_begin(world, written, &[base]) else {
             self.thaw(world, &pages, true);
