@@ -664,3 +664,13 @@ fn a_thread_that_is_answered_runs_here() {
         assert!(!thread.unbegun && thread.operation.is_none());
     }
 }
+
+#[test]
+fn a_thread_has_run_for_the_time_since_it_was_taken() {
+    let (mut kernel, space) = several(1);
+    kernel.hardware.now_ns = 70;
+    spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    kernel.hardware.now_ns = 100;
+    assert!(kernel.has_run_for(30) && !kernel.has_run_for(31));
+}

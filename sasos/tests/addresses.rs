@@ -7,7 +7,10 @@ use abi::{
     address::{FIRST_FREE, OBJECT_BYTES_MAX, OBJECTS_END, PAGE, SLOT, slot_of},
 };
 use common::{Actor, Order, Rig};
-use sasos::protection::apd::Apd;
+use sasos::{
+    accounts::{AccountId, UNLIMITED},
+    protection::apd::Apd,
+};
 
 /// Objects of the largest size that fill all addresses.
 const FILL: u64 = (OBJECTS_END - FIRST_FREE) / OBJECT_BYTES_MAX;
@@ -181,5 +184,27 @@ fn a_call_that_fails_names_nothing() {
     assert_eq!(rig.call(actor, Call::ObjCrePdx, &arguments), Err(Error::InUse));
     rig.call(actor, Call::ObjDelete, &[clist]).unwrap();
     assert!(is_used_again(&mut rig, actor, slot_of(clist)));
+    rig.check();
+}
+
+/// All addresses are taken. Those of a kept object that was deleted are free with a checkpoint, for which the next object waits; without any the error is told.
+#[test]
+fn the_last_addresses_are_waited_for() {
+    let mut rig = Rig::new(31, 60_000, 4096);
+    let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let make = |rig: &mut Rig, bytes: u64| rig.call(actor, Call::ObjCreate, &[bytes, 0]).map(|(base, _)| base);
+    let kept = make(&mut rig, OBJECT_BYTES_MAX).unwrap();
+    rig.call(actor, Call::KeepObject, &[kept]).unwrap();
+    rig.checkpoint().unwrap();
+    let mut bytes = OBJECT_BYTES_MAX;
+    while bytes >= SLOT {
+        if make(&mut rig, bytes).is_err() {
+            bytes /= 2;
+        }
+    }
+    assert_eq!(make(&mut rig, PAGE), Err(Error::NoMemory));
+    rig.call(actor, Call::ObjDelete, &[kept]).unwrap();
+    let next = make(&mut rig, OBJECT_BYTES_MAX).unwrap();
+    assert_eq!(slot_of(next), slot_of(kept), "the same place");
     rig.check();
 }

@@ -212,6 +212,9 @@ mod tests {
     fn both_copies_open_and_every_flipped_bit_shows() {
         let mut block = [7; BLOCK];
         let checksum = sample().encode(1, &mut block);
+        let mut clean = [0; BLOCK];
+        sample().encode(1, &mut clean);
+        assert_eq!(block, clean, "nothing of what was there is left");
         assert_eq!(Superblock::decode(0, &block), Ok((sample(), checksum)));
         assert_eq!(Superblock::decode(1, &block), Ok((sample(), checksum)));
         assert_eq!(Superblock::decode(2, &block), Err(Unfit::Damaged));

@@ -342,7 +342,11 @@ impl Hardware for Fake {
     }
 
     fn boot_report(&self) -> abi::layout::BootReport {
-        abi::layout::BootReport::default()
+        abi::layout::BootReport {
+            processors: 3,
+            boot_ns: 44,
+            ..Default::default()
+        }
     }
 }
 

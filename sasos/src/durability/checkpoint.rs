@@ -533,3 +533,24 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_that_failed_never_looks_like_one_that_went_well() {
+        let mut checkpoints = Checkpoints::default();
+        let [first, second] = [Ticket(5), Ticket(5 + FAILURES_MAX as u64)];
+        for (ticket, error) in [(first, Error::DiskFull), (second, Error::NoMemory)] {
+            let forgotten = checkpoints.failures.note(ticket, error).map(|failure| failure.0);
+            checkpoints.forgotten_failures = checkpoints.forgotten_failures.max(forgotten);
+        }
+        let results = [4, 5, 6, second.0, second.0 + 1].map(|ticket| checkpoints.sync_result(Ticket(ticket)));
+        let failed = Some(Err(Error::DiskError));
+        assert_eq!(
+            results,
+            [failed, failed, Some(Ok(())), Some(Err(Error::NoMemory)), Some(Ok(()))]
+        );
+    }
+}
