@@ -373,6 +373,7 @@ fn what_does_not_exist_is_an_error() {
         (MachineCall::SpaceTables, [77, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::Link, [own, 2048, leaf, 4, 0, 0], Error::BadArgument),
         (MachineCall::ThreadSpace, [5, 0, 0, 0, 0, 0], Error::NoSuchThread),
+        (MachineCall::ShareOpen, [1 << 24, 0, 0, 0, 0, 0], Error::BadArgument),
         (
             MachineCall::ThreadContext,
             [u64::MAX, 0, 0, 0, 0, 0],

@@ -318,3 +318,17 @@ fn the_row_of_a_kept_object_says_that_it_is_kept() {
     let row = rig.server.store.object(base).expect("a row");
     assert_eq!(row.flags & OBJECT_PERSISTENT, OBJECT_PERSISTENT);
 }
+
+/// What the store is told of limits is paid by how many pages have them, not by where they are.
+#[test]
+fn limits_far_behind_cost_no_more() {
+    let mut rig = Rig::new(9, 4000, 4096);
+    let mut amounts = sasos::accounts::UNLIMITED;
+    amounts[Resource::Bytes as usize] = 200 << 10;
+    let actor = rig.actor_in(AccountId::ROOT, amounts);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[100_001 * PAGE, 0]).unwrap();
+    let limit = [base + 100_000 * PAGE, 1, u64::from(Rights::R.bits())];
+    rig.call(actor, Call::PageLimit, &limit).unwrap();
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    rig.check();
+}

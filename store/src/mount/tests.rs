@@ -135,3 +135,15 @@ fn a_table_that_is_too_high_is_refused() {
         assert_eq!(error, is_refused.then_some(refused), "{above} levels above the leaf");
     }
 }
+
+/// The generation before the newest one is found by its number: blocks that only it needs are not used again yet.
+#[test]
+fn the_generation_before_is_found() {
+    let (mut world, _, superblock) = sample();
+    let found = find_superblocks(&mut world, MountMode::ReadOnly).expect("a store");
+    let before = found.previous.map(|previous| previous.generation);
+    assert_eq!(
+        (found.current.generation, before),
+        (superblock.generation, Some(superblock.generation - 1))
+    );
+}
