@@ -117,6 +117,16 @@ fn trim(machine: &mut impl Machine, space: SpaceId, see: &mut impl FnMut(&str, &
     machine.leaf_destroy(leaf);
 }
 
+fn devices(machine: &mut impl Machine, see: &mut impl FnMut(&str, &dyn std::fmt::Debug)) {
+    see("clock", &(machine.now_ns(), machine.boot_time_ns()));
+    see("written", &machine.console_write(0, b"hello"));
+    see("read", &[1, 0, 0].map(|stream| machine.console_read(stream)));
+    machine.log(format_args!("a line of {} and {}", 2, "parts"));
+    machine.stir_random([5, 6]);
+    see("random", &machine.random());
+    see("boot", &machine.boot_report());
+}
+
 /// A bit of everything, with all that can be seen of it.
 fn story(machine: &mut impl Machine) -> Vec<String> {
     let mut seen = Vec::new();
@@ -205,13 +215,7 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     machine.frame_release(frame);
     machine.frame_release(other);
     see("counts", &(machine.frames_free(), machine.frames_total()));
-    see("clock", &(machine.now_ns(), machine.boot_time_ns()));
-    see("written", &machine.console_write(0, b"hello"));
-    see("read", &[1, 0, 0].map(|stream| machine.console_read(stream)));
-    machine.log(format_args!("a line of {} and {}", 2, "parts"));
-    machine.stir_random([5, 6]);
-    see("random", &machine.random());
-    see("boot", &machine.boot_report());
+    devices(machine, &mut see);
     let mut spaces = 0;
     let shortage = loop {
         match machine.space_create() {

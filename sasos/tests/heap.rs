@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use abi::{
     Call, Error, Rights,
-    address::{PAGE, SLOT},
+    address::{OBJECT_BYTES_MAX, PAGE, SLOT},
     layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
 use common::{Actor, Rig};
@@ -360,6 +360,37 @@ fn rows_are_paid_for_and_leave_room_for_the_next_program() {
         (rig, _) = rig.crash();
     }
     assert!(sum > 80, "{sum}");
+}
+
+/// What is known of the slots of kept objects stays, too, when those who kept them have ended: it counts as rows do, so the next program has its part.
+#[test]
+fn slots_of_kept_objects_leave_room_for_the_next_program() {
+    let mut rig = Rig::new(63, 60_000, 60_000);
+    let heap = 12 << 20;
+    rig.world.kernel.hardware.heap_left = heap;
+    let machine = limits::of_machine(&rig.world, 50_000, 0);
+    let programs = limits::of_programs(&machine, 0, 0);
+    let programs = rig.server.ledger.open(AccountId::ROOT, programs).unwrap();
+    for round in 0..4 {
+        let amounts = limits::of_program(&rig.server.ledger, programs);
+        let actor = rig.actor_in(programs, amounts);
+        let base = object(&mut rig, actor, OBJECT_BYTES_MAX).unwrap();
+        rig.call(actor, Call::KeepObject, &[base]).unwrap();
+        let chunks = (0..OBJECT_BYTES_MAX / (128 * SLOT))
+            .take_while(|chunk| rig.store(actor.space, base + chunk * 128 * SLOT, 1).is_ok())
+            .count();
+        assert!(chunks > 2, "round {round}: {chunks}");
+        rig.check();
+        rig.server.task_kill(actor.task, 1);
+        rig.server.finish_ends(&mut rig.world);
+        rig.settle();
+        rig.server.ledger.empty_all_hands();
+        let left = limits::of_program(&rig.server.ledger, programs)[Resource::Bytes as usize];
+        assert!(
+            left > heap / 6,
+            "round {round}: {left} bytes are left to the next program"
+        );
+    }
 }
 
 /// A row that grows and shrinks is paid for with what it has, and a refusal comes before the store has it.

@@ -106,15 +106,15 @@ how many failed; the exit status is 0 if none failed.
              names, one at a time, that host tests must notice
 
   --only STAGE   only this stage; may be given several times
-  --calls N      calls that 'fuzz' makes on each of its twelve machines (2500000:
-                 two hours or more), and mutants that 'mutants' tries (500: an hour
-                 or two)
+  --calls N      calls that 'fuzz' makes on each of its twelve machines
+                 (2500000: two hours or more), and mutants that 'mutants' tries
+                 (500: an hour or two)
   --seed N       the seed that 'fuzz' begins with, and by which 'mutants'
                  chooses (the clock)
   --in PATH      the only file or folder of which 'mutants' tries some, such as
                  store/src/table.rs
-  --machine NAME the only machine that 'fuzz' uses: inside-N, outside-N or bare-N
-                 with 1, 2, 4 or 16 processors
+  --machine NAME the only machine that 'fuzz' uses: inside-N, outside-N or
+                 bare-N with 1, 2, 4 or 16 processors
   --keep         keep the disk images of failed stages in target/failed
 ";
 

@@ -103,14 +103,15 @@ pub fn renew_dirty(ledger: &mut Ledger, programs: AccountId, free: u64) {
     ledger.set_limits(programs, amounts);
 }
 
-/// So many places for threads were made, which stay: all have less from now on, the server's heap and the kernel's frames.
+/// So many places for threads were made for an account, and stay: all have less from now on, of the server's heap and of frames, its program among them.
 #[cold]
-pub fn places_made(ledger: &mut Ledger, programs: AccountId, places: usize) {
+pub fn places_made(ledger: &mut Ledger, programs: AccountId, account: AccountId, places: usize) {
     // The bounds are set when there are programs, by what is left then.
     if programs == AccountId::ROOT {
         return;
     }
-    for account in [AccountId::ROOT, programs] {
+    let program = ledger.program_of(account, programs);
+    for account in [Some(AccountId::ROOT), Some(programs), program].into_iter().flatten() {
         let mut amounts = ledger.limits(account);
         for (resource, amount) in [
             (Resource::Bytes, (places * size_of::<Thread>()) as u64),

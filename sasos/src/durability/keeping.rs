@@ -15,7 +15,7 @@ use abi::{
 use crate::{
     Answer, Server, Step, Stop, World,
     accounts::Resource,
-    directory::object::{ObjectId, PageAt, Prepared, Which, kept_bytes, row_bytes},
+    directory::object::{ObjectId, PageAt, Prepared, Which, row_bytes},
     durability::durable::no_room,
     lives::budget::Cost,
     lives::continuation::Continuation,
@@ -232,7 +232,9 @@ impl Server {
         record.flags |= OBJECT_PERSISTENT;
         let object = self.objects.get(id);
         let (base, payer, slots) = (record.base, object.account, object.slot_count());
-        let (bytes, rows) = (row_bytes(&record), kept_bytes(&record));
+        let bytes = row_bytes(&record);
+        // All that is known of it stays in memory, even when all programs have ended.
+        let rows = object.bytes - object.prepared_bytes + bytes;
         self.store.expect_prepared().map_err(no_room)?;
         self.ledger.take(payer, Resource::Kept, slots)?;
         let paid = self.ledger.take(payer, Resource::Rows, rows);

@@ -486,7 +486,7 @@ impl Server {
         .and_then(|thread| match self.threads.table.extend_to(thread.index()) {
             Ok(made) => {
                 if made > 0 {
-                    limits::places_made(&mut self.ledger, self.programs, made);
+                    limits::places_made(&mut self.ledger, self.programs, account, made);
                 }
                 Ok(thread)
             }

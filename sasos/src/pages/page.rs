@@ -310,12 +310,11 @@ impl Server {
         let object = self.objects.get_mut(id);
         let (before, after) = (object.limit_bytes, (ranges * core::mem::size_of::<LimitRange>()) as u64);
         if after > before {
-            self.ledger.take(object.account, Resource::Bytes, after - before)?;
+            self.charge_bytes(id, after - before)?;
         } else {
-            self.ledger.give(object.account, Resource::Bytes, before - after);
+            self.refund_bytes(id, before - after);
         }
-        object.limit_bytes = after;
-        object.bytes = object.bytes + after - before;
+        self.objects.get_mut(id).limit_bytes = after;
         Ok(())
     }
 

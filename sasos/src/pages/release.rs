@@ -224,8 +224,7 @@ impl Server {
     pub(crate) fn free_slots(&mut self, id: ObjectId, first: u64) {
         let object = self.objects.get_mut(id);
         let bytes = object.slots.free(first);
-        object.bytes -= bytes;
-        self.ledger.give(object.account, Resource::Bytes, bytes);
+        self.refund_bytes(id, bytes);
     }
 
     // ---- paying ---------------------------------------------------------------------------------
@@ -269,13 +268,34 @@ impl Server {
             return Ok(());
         }
         let cost = object.slots.cost(slot);
-        self.ledger.take(object.account, Resource::Bytes, cost)?;
-        if let Err(error) = object.slots.make(slot) {
-            self.ledger.give(object.account, Resource::Bytes, cost);
-            return Err(error);
+        self.charge_bytes(id, cost)?;
+        let made = self.objects.get_mut(id).slots.make(slot);
+        made.inspect_err(|_| self.refund_bytes(id, cost))
+    }
+
+    /// Charges bytes of the heap for what is known of an object. Those of a kept object stay when all programs have ended, so they count as those of its row do.
+    pub(crate) fn charge_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
+        let object = self.objects.get_mut(id);
+        self.ledger.take(object.account, Resource::Bytes, bytes)?;
+        if object.rows > 0 {
+            self.ledger
+                .take(object.account, Resource::Rows, bytes)
+                .inspect_err(|_| self.ledger.give(object.account, Resource::Bytes, bytes))?;
+            object.rows += bytes;
         }
-        object.bytes += cost;
+        object.bytes += bytes;
         Ok(())
+    }
+
+    /// Takes that back.
+    pub(crate) fn refund_bytes(&mut self, id: ObjectId, bytes: u64) {
+        let object = self.objects.get_mut(id);
+        object.bytes -= bytes;
+        self.ledger.give(object.account, Resource::Bytes, bytes);
+        if object.rows > 0 {
+            object.rows -= bytes;
+            self.ledger.give(object.account, Resource::Rows, bytes);
+        }
     }
 
     /// Takes that back.

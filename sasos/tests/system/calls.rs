@@ -388,28 +388,6 @@ fn one_client_leaves_stacks_to_others() {
     system.check_to_the_end();
 }
 
-/// A caller that waits for a stack is told at once when the password goes, though those inside stay.
-#[test]
-fn who_waits_for_a_stack_is_told_when_the_password_goes() {
-    let mut system = System::boot(46);
-    let first = system.first;
-    let service = system.service(first);
-    let clients: Vec<_> = (0..33)
-        .map(|_| system.client(&[(service.image, service.password)]))
-        .collect();
-    for &client in &clients {
-        system.enter(client, service.image + ENTRY, PD_EMPTY);
-    }
-    system.pump();
-    assert!(system.late.is_empty());
-    system
-        .call(first, Call::ObjPasswd, &[service.image, service.password, 0])
-        .unwrap();
-    system.pump();
-    assert_eq!(system.late.len(), 1);
-    assert_eq!(system.depth(clients[0]), 1);
-}
-
 #[test]
 fn callers_wait_for_a_stack() {
     let mut system = System::boot(44);

@@ -32,12 +32,23 @@ pub fn ticks_halves() -> [u32; 2] {
     [low, high]
 }
 
-/// Time over which the counters are measured: a hundredth of a second of the interval timer.
-const PIT_COUNT: u16 = 11_932;
-const PIT_NS: u64 = 10_000_151;
+/// Time over which the counters are measured, a four-hundredth of a second of the interval timer, and how often. A host that takes the processor away meanwhile makes what is
+/// counted more, never less, and time would be slow as long as the machine runs: the least counts.
+const PIT_COUNT: u16 = 2_983;
+const PIT_NS: u64 = 2_500_038;
+const MEASUREMENTS: usize = 4;
 
-/// Runs the interval timer down once while `meanwhile` counts; gives what both counted.
-pub fn measure(start: impl FnOnce(), stop: impl FnOnce() -> u64) -> (u64, u64) {
+/// Runs the interval timer down while `meanwhile` counts; gives the least that both counted.
+pub fn measure(start: impl Fn(), stop: impl Fn() -> u64) -> (u64, u64) {
+    let mut least = (u64::MAX, u64::MAX);
+    for _ in 0..MEASUREMENTS {
+        let (ticks, counts) = measure_once(&start, &stop);
+        least = (least.0.min(ticks), least.1.min(counts));
+    }
+    least
+}
+
+fn measure_once(start: impl Fn(), stop: impl Fn() -> u64) -> (u64, u64) {
     write8(0x61, read8(0x61) & 0xfc | 1);
     write8(0x43, 0xb0);
     write8(0x42, PIT_COUNT as u8);
@@ -45,7 +56,7 @@ pub fn measure(start: impl FnOnce(), stop: impl FnOnce() -> u64) -> (u64, u64) {
     start();
     let before = ticks();
     // A machine without the timer must not hang here: a thousand million ticks are enough anywhere.
-    while read8(0x61) & 0x20 == 0 && ticks() - before < 1 << 30 {}
+    while read8(0x61) & 0x20 == 0 && ticks() - before < 1 << 28 {}
     (ticks() - before, stop())
 }
 
