@@ -102,7 +102,7 @@ impl Vectors {
         self.area(thread).is_some()
     }
 
-    /// See [`kcore::Hardware::vectors_take_room`].
+    /// See [`kcore::Hardware::vectors_take_room`]. The frame is the kernel's for good, so nobody else ever borrows its content.
     pub fn take_room(&mut self, thread: u32, frame: Frame) {
         let states = direct::bytes_mut(frame);
         states.as_chunks_mut().0.fill(Area::INITIAL.0);
