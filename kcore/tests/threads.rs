@@ -424,7 +424,7 @@ fn without_places(frames: u32) -> Kernel<Fake> {
 #[test]
 fn sixteen_thousand_threads_have_places_and_no_more() {
     const { assert!(THREADS_MAX >= 16_384 && bare::THREADS_MAX == 1024) };
-    let mut kernel = without_places(8300);
+    let mut kernel = without_places(12_400);
     let space = kernel.space_create().expect("space");
     let threads: Vec<ThreadId> = (0..THREADS_MAX).map(|_| spawn(&mut kernel, space, 3)).collect();
     let more = |kernel: &mut Kernel<Fake>| kernel.thread_create(space, 0x1000, 0x2000, [0; 4], Standing::new(0, 3));
@@ -469,7 +469,7 @@ fn a_thread_without_memory_for_its_place_is_an_error() {
 
 #[test]
 fn of_many_deadlines_one_interrupt_wakes_some() {
-    let mut kernel = without_places(300);
+    let mut kernel = without_places(430);
     let space = kernel.space_create().expect("space");
     let threads: Vec<ThreadId> = (0..500).map(|_| spawn(&mut kernel, space, 3)).collect();
     for _ in &threads {
@@ -499,7 +499,7 @@ fn of_many_deadlines_one_interrupt_wakes_some() {
 #[test]
 fn of_many_deadlines_the_most_urgent_threads_wake_first() {
     for changes in [false, true] {
-        let mut kernel = without_places(300);
+        let mut kernel = without_places(430);
         let space = kernel.space_create().expect("space");
         let mut threads: Vec<ThreadId> = (0..300).map(|_| spawn(&mut kernel, space, 2)).collect();
         let urgent = spawn(&mut kernel, space, if changes { 1 } else { 7 });
@@ -639,4 +639,18 @@ fn a_new_thread_has_nothing_of_the_last_one_in_its_place() {
     let second = make(&mut kernel).expect("a thread");
     assert_eq!((second.index(), second == first), (first.index(), false));
     assert_eq!(seen(&kernel, second), fresh);
+}
+
+/// A thread uses its vector registers when no frame is left: room for them came with its place.
+#[test]
+fn a_thread_that_is_there_has_room_for_its_registers() {
+    let mut kernel = without_places(100);
+    let space = kernel.space_create().expect("space");
+    let threads: Vec<ThreadId> = (0..12).map(|_| spawn(&mut kernel, space, 3)).collect();
+    while kernel.frame_any().is_ok() {}
+    for _ in &threads {
+        kernel.schedule().expect("a thread");
+        assert_eq!(kernel.vectors_begin(), Some(()));
+        kernel.park(Key::Nothing, None, None);
+    }
 }

@@ -47,7 +47,6 @@ impl Supervisor for Bare {
     fn start(platform: &mut Platform<Half>, start: Start<'_>) -> Result<Self, String> {
         // The fast path of messages looks at any place.
         (platform.kernel.make_places(THREADS_MAX)).map_err(root::short)?;
-        (platform.kernel.make_vectors(THREADS_MAX)).map_err(root::short)?;
         start_root(&mut platform.kernel, start.information, &start.given).map(|_| Self)
     }
 

@@ -393,6 +393,33 @@ fn slots_of_kept_objects_leave_room_for_the_next_program() {
     }
 }
 
+/// Rows of earlier starts are all that there may be; their objects are read all the same, each slot of them.
+#[test]
+fn objects_of_an_earlier_start_are_read_whatever_rows_there_are() {
+    let mut rig = Rig::new(64, 60_000, 60_000);
+    // The first account is the first task's.
+    let [_, owner] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let base = rig.kept(owner, 3 * SLOT / PAGE, 9);
+    for slot in 0..3 {
+        rig.store(owner.space, base + slot * SLOT, slot + 1).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    (rig, _) = rig.crash();
+    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
+    let account = rig.server.tasks.get(first.task).unwrap().account;
+    rig.world.kernel.hardware.heap_left = 40 << 20;
+    rig.server.open_programs(&mut rig.world, account).unwrap();
+    let programs = rig.server.programs;
+    let mut amounts = rig.server.ledger.limits(programs);
+    amounts[Resource::Rows as usize] = rig.server.ledger.used(programs, Resource::Rows);
+    rig.server.ledger.set_limits(programs, amounts);
+    let reader = rig.holder(base, 9);
+    for slot in 0..3 {
+        assert_eq!(rig.load(reader.space, base + slot * SLOT), Ok(slot + 1));
+    }
+    rig.check();
+}
+
 /// A row that grows and shrinks is paid for with what it has, and a refusal comes before the store has it.
 #[test]
 fn changes_of_a_row_are_paid_for() {

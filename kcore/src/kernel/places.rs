@@ -14,6 +14,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             let frame = self.frames.keep(&mut self.hardware)?;
             self.threads.table.extend(frame);
         }
+        // Room for their vector registers, too: at its first use of the unit a thread could only be told by an exception that there is no memory.
+        for index in self.threads.places()..self.threads.table.len() {
+            self.vectors_make_room(index as u32)?;
+        }
         self.threads.admit(P::THREADS_MAX);
         Ok(())
     }

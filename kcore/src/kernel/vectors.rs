@@ -25,15 +25,8 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(())
     }
 
-    /// Makes room for the states of so many threads, so that none of them finds no memory.
-    ///
-    /// # Errors
-    /// [`Shortage::Frames`].
-    pub fn make_vectors(&mut self, threads: usize) -> Result<(), Shortage> {
-        (0..threads as u32).try_for_each(|index| self.vectors_make_room(index))
-    }
-
-    fn vectors_make_room(&mut self, index: u32) -> Result<(), Shortage> {
+    /// Makes room for the state of the thread in a place.
+    pub(super) fn vectors_make_room(&mut self, index: u32) -> Result<(), Shortage> {
         if !self.hardware.vectors_have_room(index) {
             let frame = self.frames.keep(&mut self.hardware)?;
             self.hardware.vectors_take_room(index, frame);

@@ -259,8 +259,10 @@ impl Hardware for Fake {
     }
 
     fn vectors_take_room(&mut self, thread: u32, _: Frame) {
-        // The state of the last thread in this place.
-        self.saved.insert(thread, u64::MAX);
+        for neighbour in thread / 4 * 4..thread / 4 * 4 + 4 {
+            // The state of the last thread in this place.
+            self.saved.entry(neighbour).or_insert(u64::MAX);
+        }
     }
 
     fn vectors_initial(&mut self) {

@@ -273,11 +273,12 @@ impl Server {
         made.inspect_err(|_| self.refund_bytes(id, cost))
     }
 
-    /// Charges bytes of the heap for what is known of an object. Those of a kept object stay when all programs have ended, so they count as those of its row do.
+    /// Charges bytes of the heap for what is known of an object. Those of a kept object stay when all programs have ended, so they count as those of its row do. Not so for one of an
+    /// earlier start, of which somebody may only read: rows of earlier starts alone may be all that there may be.
     pub(crate) fn charge_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
         self.ledger.take(object.account, Resource::Bytes, bytes)?;
-        if object.rows > 0 {
+        if object.rows > 0 && object.account != self.programs {
             self.ledger
                 .take(object.account, Resource::Rows, bytes)
                 .inspect_err(|_| self.ledger.give(object.account, Resource::Bytes, bytes))?;
@@ -292,7 +293,7 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
         self.ledger.give(object.account, Resource::Bytes, bytes);
-        if object.rows > 0 {
+        if object.rows > 0 && object.account != self.programs {
             object.rows -= bytes;
             self.ledger.give(object.account, Resource::Rows, bytes);
         }
