@@ -9,9 +9,9 @@ use std::cell::Cell;
 use abi::{
     Call, Error, Rights,
     address::{OBJECT_BYTES_MAX, PAGE, SLOT},
-    layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
+    layout::{CAPABILITIES_MAX, Capability, ENTRIES_MAX, PDX_MAX},
 };
-use common::{Actor, Rig};
+use common::{Actor, Order, Rig};
 use kcore::{Machine, scheduler::Standing};
 use sasos::{
     accounts::{AccountId, Resource, UNLIMITED, limits},
@@ -398,7 +398,9 @@ fn slots_of_kept_objects_leave_room_for_the_next_program() {
 fn objects_of_an_earlier_start_are_read_whatever_rows_there_are() {
     let mut rig = Rig::new(64, 60_000, 60_000);
     // The first account is the first task's.
-    let [_, owner] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let [shell, owner] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let of_shell = rig.kept(shell, 1, 9);
+    rig.store(shell.space, of_shell, 5).unwrap();
     let base = rig.kept(owner, 3 * SLOT / PAGE, 9);
     for slot in 0..3 {
         rig.store(owner.space, base + slot * SLOT, slot + 1).unwrap();
@@ -417,6 +419,18 @@ fn objects_of_an_earlier_start_are_read_whatever_rows_there_are() {
     for slot in 0..3 {
         assert_eq!(rig.load(reader.space, base + slot * SLOT), Ok(slot + 1));
     }
+    // Programs pay from then on for what they use of the first task's.
+    let program = rig.actor_in(programs, UNLIMITED);
+    let list = object(&mut rig, program, PAGE).unwrap();
+    let found = Capability {
+        address: of_shell,
+        password: 9,
+    };
+    rig.write_clist(program.space, list, &[found], Order::Sorted);
+    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    let copy = object(&mut rig, program, PAGE).unwrap();
+    rig.call(program, Call::PageCopy, &[of_shell, copy, 1]).unwrap();
+    assert_eq!(rig.load(program.space, copy), Ok(5));
     rig.check();
 }
 

@@ -367,7 +367,7 @@ impl Server {
         Ok(())
     }
 
-    /// Says from now on who pays for an object.
+    /// Says from now on who pays for an object. What is kept already takes no further row and no further addresses, so these count without a bound: somebody may only want to read it.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
@@ -375,7 +375,13 @@ impl Server {
         let object = self.objects.get(id);
         let (before, charges) = (object.account, object.charges());
         if before != payer {
-            self.ledger.take_all(payer, &charges)?;
+            let mut bounded = charges;
+            let kept = [Resource::Rows, Resource::Kept]
+                .map(|resource| (resource, core::mem::take(&mut bounded[resource as usize])));
+            self.ledger.take_all(payer, &bounded)?;
+            for (resource, amount) in kept {
+                self.ledger.force(payer, resource, amount);
+            }
             self.ledger.give_all(before, &charges);
             let number = self.ledger.number(payer);
             let object = self.objects.get_mut(id);
