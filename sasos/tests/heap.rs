@@ -157,7 +157,7 @@ fn what_families_paid_for_is_given_back() {
 }
 
 /// Keeps objects with as large rows as there may be until that is refused; tells how many, and why no more.
-/// Whatever programs make, they pay for at least as much as it takes of the heap: else they take what is left to others.
+/// Programs pay for at least as many bytes as their things take of the heap. Else they take the part of others.
 #[test]
 fn things_cost_what_they_take() {
     type Make = fn(&mut Rig, Actor) -> Result<(), Error>;
@@ -196,7 +196,7 @@ fn things_cost_what_they_take() {
     for (kind, make) in kinds {
         let mut rig = Rig::new(23, 60_000, 40_000);
         let actor = rig.actor_in(AccountId::ROOT, UNLIMITED);
-        // What is there with the first of them.
+        // The first of them make tables that the others share.
         for _ in 0..20 {
             make(&mut rig, actor).unwrap();
         }
@@ -216,13 +216,10 @@ fn things_cost_what_they_take() {
 #[test]
 fn an_eighth_of_the_heap_is_the_first_tasks() {
     let mut rig = Rig::new(22, 40_000, 4096);
-    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let account = rig.server.tasks.get(first.task).unwrap().account;
     let all = 40 << 20;
     rig.world.kernel.hardware.heap_left = all;
-    rig.server.open_programs(&mut rig.world, account).unwrap();
-    let program = rig.actor_in(rig.server.programs, UNLIMITED);
-    let shell = rig.actor_in(account, UNLIMITED);
+    let (first, programs) = rig.first_task();
+    let program = rig.actor_in(programs, UNLIMITED);
     let reserve = heap_reserve(&rig.world);
     let part = (all - reserve) / 8;
     for (left, makes) in [
@@ -232,7 +229,7 @@ fn an_eighth_of_the_heap_is_the_first_tasks() {
         (reserve, [false, false]),
     ] {
         rig.world.kernel.hardware.heap_left = left;
-        let made = [program, shell].map(|actor| object(&mut rig, actor, PAGE).is_ok());
+        let made = [program, first].map(|actor| object(&mut rig, actor, PAGE).is_ok());
         assert_eq!(made, makes, "{left} are left, {reserve} nobody's");
     }
 }
@@ -242,10 +239,7 @@ fn an_eighth_of_the_heap_is_the_first_tasks() {
 #[test]
 fn places_of_threads_are_taken_from_what_all_have() {
     let mut rig = Rig::new(21, 40_000, 4096);
-    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let account = rig.server.tasks.get(first.task).unwrap().account;
-    rig.server.open_programs(&mut rig.world, account).unwrap();
-    let programs = rig.server.programs;
+    let (_, programs) = rig.first_task();
     let limits = |rig: &Rig| [AccountId::ROOT, programs].map(|account| rig.server.ledger.limits(account));
     let most = limits(&rig);
     let actor = rig.actor_in(programs, UNLIMITED);
@@ -362,7 +356,7 @@ fn rows_are_paid_for_and_leave_room_for_the_next_program() {
     assert!(sum > 80, "{sum}");
 }
 
-/// What is known of the slots of kept objects stays, too, when those who kept them have ended: it counts as rows do, so the next program has its part.
+/// Slots of kept objects stay known, too, when the programs that kept them have ended. They count as rows do, so the next program has its part.
 #[test]
 fn slots_of_kept_objects_leave_room_for_the_next_program() {
     let mut rig = Rig::new(63, 60_000, 60_000);
@@ -407,11 +401,8 @@ fn objects_of_an_earlier_start_are_read_whatever_rows_there_are() {
     }
     rig.checkpoint().unwrap();
     (rig, _) = rig.crash();
-    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let account = rig.server.tasks.get(first.task).unwrap().account;
     rig.world.kernel.hardware.heap_left = 40 << 20;
-    rig.server.open_programs(&mut rig.world, account).unwrap();
-    let programs = rig.server.programs;
+    let (_, programs) = rig.first_task();
     let mut amounts = rig.server.ledger.limits(programs);
     amounts[Resource::Rows as usize] = rig.server.ledger.used(programs, Resource::Rows);
     rig.server.ledger.set_limits(programs, amounts);

@@ -26,14 +26,6 @@ fn programs(rig: &mut Rig) -> AccountId {
     rig.server.ledger.open(AccountId::ROOT, limits).unwrap()
 }
 
-/// The first task, whose account stands above that of all programs.
-fn first_task(rig: &mut Rig) -> Actor {
-    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let account = rig.server.tasks.get(first.task).unwrap().account;
-    rig.server.open_programs(&mut rig.world, account).unwrap();
-    first
-}
-
 /// Has a thread fault until it has a page; false if it ends for it.
 fn fault(rig: &mut Rig, actor: Actor, address: u64, access: Access) -> bool {
     loop {
@@ -176,7 +168,7 @@ fn programs_pay_for_what_programs_have_kept() {
     let kept = [shell, program].map(|actor| wide(&mut rig, actor, true).0);
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    first_task(&mut rig);
+    rig.first_task();
     let programs = rig.server.programs;
     rig.check();
     for (base, pays) in kept.into_iter().zip([false, true]) {
@@ -203,7 +195,7 @@ fn kept_objects_leave_addresses_to_programs_in_every_start() {
     let mut rig = Rig::new(83, 8000, 20_000);
     let mut kept = 0;
     for start in 0..4 {
-        let shell = first_task(&mut rig);
+        let shell = rig.first_task().0;
         let programs = rig.server.programs;
         let refused = loop {
             let actor = rig.actor_in(programs, UNLIMITED);
@@ -242,7 +234,7 @@ fn kept_objects_leave_addresses_to_programs_in_every_start() {
 #[test]
 fn programs_pay_for_what_they_do_with_objects_of_the_first_task() {
     let mut rig = Rig::new(84, 8000, 20_000);
-    let shell = first_task(&mut rig);
+    let shell = rig.first_task().0;
     let programs = rig.server.programs;
     let program = rig.actor_in(programs, UNLIMITED);
     let mut objects = [0; 2].map(|_| rig.call(shell, Call::ObjCreate, &[SLOTS * SLOT, 7]).unwrap().0);
@@ -318,13 +310,13 @@ fn only_what_helps_is_taken_back() {
 #[test]
 fn programs_pay_for_what_is_read_for_their_calls() {
     let mut rig = Rig::new(86, 8000, 20_000);
-    let shell = first_task(&mut rig);
+    let shell = rig.first_task().0;
     let (base, _) = rig.call(shell, Call::ObjCreate, &[SLOT, 7]).unwrap();
     rig.call(shell, Call::KeepObject, &[base]).unwrap();
     rig.store(shell.space, base, 1).unwrap();
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    first_task(&mut rig);
+    rig.first_task();
     let programs = rig.server.programs;
     let program = rig.actor_in(programs, UNLIMITED);
     let (list, _) = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap();
@@ -346,7 +338,7 @@ fn programs_pay_for_what_is_read_for_their_calls() {
     // The next start knows that.
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    first_task(&mut rig);
+    rig.first_task();
     let holder = rig.holder(base, 7);
     assert_eq!(rig.load(holder.space, base), Ok(1));
     let object = rig.server.objects.get(rig.server.objects.find(base).unwrap());

@@ -319,7 +319,7 @@ fn the_row_of_a_kept_object_says_that_it_is_kept() {
     assert_eq!(row.flags & OBJECT_PERSISTENT, OBJECT_PERSISTENT);
 }
 
-/// What the store is told of limits is paid by how many pages have them, not by where they are.
+/// Limits are paid by how many pages have them, not by where these pages are.
 #[test]
 fn limits_far_behind_cost_no_more() {
     let mut rig = Rig::new(9, 4000, 4096);

@@ -5,9 +5,9 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{OBJECT_BYTES_MAX, PAGE},
-    layout::{UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{Capability, UNMAP_REPLACE, UNMAP_ZERO},
 };
-use common::{Actor, Rig};
+use common::{Actor, Order, Rig};
 use kcore::thread::Resumed;
 use sasos::{
     Outcome,
@@ -260,10 +260,7 @@ fn nodes_of_a_map_are_paid_as_blocks_of_the_disk() {
 #[test]
 fn pages_that_are_written_again_leave_room_to_others() {
     let mut rig = Rig::new(82, 12_000, 4000);
-    let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-    let account = rig.server.tasks.get(first.task).unwrap().account;
-    rig.server.open_programs(&mut rig.world, account).unwrap();
-    let programs = rig.server.programs;
+    let (_, programs) = rig.first_task();
     let [writer, other] = [(); 2].map(|()| rig.actor_in(programs, UNLIMITED));
     let pages = rig.server.store_report().free / 2;
     let base = rig.kept(writer, pages, 0);
@@ -352,10 +349,7 @@ fn run(rig: &mut Rig, writers: &mut [Writer]) {
 fn programs_that_write_without_rest_leave_others_their_part() {
     for (writers, pages) in [(1, 100), (2, 100), (4, 100), (9, 100), (30, 20)] {
         let mut rig = Rig::new(83, 12_000, 1400);
-        let first = rig.actor_in(AccountId::ROOT, UNLIMITED);
-        let account = rig.server.tasks.get(first.task).unwrap().account;
-        rig.server.open_programs(&mut rig.world, account).unwrap();
-        let programs = rig.server.programs;
+        let (_, programs) = rig.first_task();
         let mut all: Vec<_> = (0..writers).map(|_| Writer::new(&mut rig, programs, pages)).collect();
         let mut other = Writer::new(&mut rig, programs, 4);
         // Until all have waited: in the first round nobody has asked before.
@@ -384,6 +378,38 @@ fn programs_that_write_without_rest_leave_others_their_part() {
         assert!(most <= 3 * (least + 1), "{writers} writers: {least} to {most} copies");
         rig.check();
     }
+}
+
+/// Pages of an object of an earlier start are paid by all programs. A program that writes such pages and syncs them has its part again, so that only time and the journal ask for checkpoints.
+#[test]
+fn a_sync_gives_a_part_back_whoever_pays_for_the_pages() {
+    let mut rig = Rig::new(85, 6000, 250);
+    let [_, owner] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let base = rig.kept(owner, 4, 9);
+    rig.checkpoint().unwrap();
+    (rig, _) = rig.crash();
+    let (_, programs) = rig.first_task();
+    let writer = rig.actor_in(programs, UNLIMITED);
+    rig.server.object_at(&rig.world, base).unwrap();
+    let (list, _) = rig.call(writer, Call::ObjCreate, &[PAGE, 0]).unwrap();
+    let right = Capability {
+        address: base,
+        password: 9,
+    };
+    rig.write_clist(writer.space, list, &[right], Order::Any);
+    rig.call(writer, Call::ApdInsert, &[0, list]).unwrap();
+    let (source, _) = rig.call(writer, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
+    let begun = rig.server.store_report().generation;
+    for round in 0..60 {
+        for page in 0..4 {
+            rig.store(writer.space, source + page * PAGE, round).unwrap();
+        }
+        rig.call(writer, Call::PageCopy, &[source, base, 4]).unwrap();
+        rig.call(writer, Call::PageFlush, &[base, 4]).unwrap();
+    }
+    let checkpoints = rig.server.store_report().generation - begun;
+    assert!(checkpoints <= 5, "{checkpoints} checkpoints");
+    rig.check();
 }
 
 /// Blocks of a deleted object are free behind the second checkpoint. A call that finds the disk full waits for that, and fails where nothing comes back.

@@ -12,11 +12,10 @@ use super::Kernel;
 use crate::{Half, Hardware, Shortage, messages::OLD_UNIT, scheduler::NONE, thread::VectorState};
 
 impl<H: Hardware, P: Half> Kernel<H, P> {
-    /// The running thread uses the unit for the first time. `None`: there is no memory for its state, and the use is an exception.
+    /// The running thread, if there is one, uses the unit for the first time. Room for its state came with its place.
     pub fn vectors_begin(&mut self) -> Option<()> {
         let index = self.current()?;
         let is_quick = self.hardware.vectors_are_quick();
-        self.vectors_make_room(index).ok()?;
         let thread = &mut self.threads.table[index as usize];
         debug_assert!(thread.vectors == VectorState::UNUSED, "its unit was off");
         thread.vectors = VectorState::INITIAL;
@@ -25,7 +24,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(())
     }
 
-    /// Makes room for the state of the thread in a place.
+    /// Makes room for the state of each thread that will be in a place.
     pub(super) fn vectors_make_room(&mut self, index: u32) -> Result<(), Shortage> {
         if !self.hardware.vectors_have_room(index) {
             let frame = self.frames.keep(&mut self.hardware)?;

@@ -17,9 +17,9 @@ use abi::Error;
 use crate::containers::{Boxed, Places, boxed};
 
 pub mod limits;
-mod turns;
+mod rounds;
 
-use turns::{Rounds, Turn};
+use rounds::{Part, Rounds};
 
 /// A resource that an account pays for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -125,7 +125,7 @@ struct Record {
     limits: Amounts,
     used: Amounts,
     /// Its part of the dirty pages, if it is a program's.
-    turn: Turn,
+    part: Part,
 }
 
 /// All accounts.
@@ -151,7 +151,7 @@ impl Ledger {
             hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
-            turn: Turn::default(),
+            part: Part::default(),
         });
         Self {
             records,
@@ -179,7 +179,7 @@ impl Ledger {
             hands: [0; RESOURCES],
             limits,
             used: [0; RESOURCES],
-            turn: Turn::default(),
+            part: Part::default(),
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
             self.give(parent, Resource::Bytes, RECORD_BYTES);

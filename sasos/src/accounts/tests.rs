@@ -213,8 +213,8 @@ fn programs_of(count: usize) -> (Ledger, AccountId, Vec<AccountId>) {
 /// Pages that an account makes dirty in this round, one by one.
 fn takes(ledger: &mut Ledger, programs: AccountId, account: AccountId) -> u64 {
     let mut pages = 0;
-    while pages < 100 && ledger.has_turn(account, programs) {
-        ledger.take_turn(account, programs, 1);
+    while pages < 100 && ledger.is_part_left(account, programs) {
+        ledger.take_of_part(account, programs, 1);
         pages += 1;
     }
     pages
@@ -256,38 +256,38 @@ fn programs_share_a_round_by_those_that_asked_before() {
 fn what_exceeds_a_part_is_made_up_for_only_beside_others() {
     let (mut ledger, programs, all) = programs_of(2);
     let [first, second] = [all[0], all[1]];
-    assert!(ledger.has_turn(first, programs));
-    ledger.take_turn(first, programs, 100);
-    assert!(!ledger.has_turn(first, programs), "this round is used up");
+    assert!(ledger.is_part_left(first, programs));
+    ledger.take_of_part(first, programs, 100);
+    assert!(!ledger.is_part_left(first, programs), "this round is used up");
     ledger.begin_round();
-    assert!(ledger.has_turn(first, programs) && ledger.has_turn(second, programs));
-    ledger.take_turn(first, programs, 50);
+    assert!(ledger.is_part_left(first, programs) && ledger.is_part_left(second, programs));
+    ledger.take_of_part(first, programs, 50);
     let mut rounds = 0;
     loop {
         ledger.begin_round();
         assert_eq!(takes(&mut ledger, programs, second), 15);
         rounds += 1;
-        if ledger.has_turn(first, programs) {
+        if ledger.is_part_left(first, programs) {
             break;
         }
     }
     assert_eq!(rounds, 2, "30 of 50 were its part, and 20 are more than 15");
-    ledger.give_turn(first, programs, 2);
-    ledger.give_turn(second, programs, 15);
+    ledger.give_to_part(first, programs, 2);
+    ledger.give_to_part(second, programs, 15);
     assert_eq!(takes(&mut ledger, programs, first), 12);
     assert_eq!(takes(&mut ledger, programs, second), 15, "a sync has taken these over");
 }
 
 #[test]
-fn more_programs_than_pages_have_turns_one_by_one() {
+fn more_programs_than_pages_go_on_one_by_one() {
     let (mut ledger, programs, all) = programs_of(70);
     let (mut pages, mut served) = ([0; 70], [0; 70]);
     for round in 0..140 {
         let mut left = 40;
         // The first of them is always the first to go on.
         for (place, &program) in all.iter().enumerate() {
-            while ledger.has_turn(program, programs) && left > 0 {
-                ledger.take_turn(program, programs, 1);
+            while ledger.is_part_left(program, programs) && left > 0 {
+                ledger.take_of_part(program, programs, 1);
                 pages[place] += 1;
                 served[place] = round;
                 left -= 1;

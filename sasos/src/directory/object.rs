@@ -120,6 +120,8 @@ pub struct Object {
     pub limit_bytes: u64,
     /// Those of them that are for an object that is kept, and its row.
     pub rows: u64,
+    /// Whether it was kept in this start: then its slots and limits count there, too.
+    pub(crate) kept_now: bool,
     /// Its page tables.
     pub leaves: u64,
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
@@ -204,6 +206,7 @@ impl Object {
             bytes: 0,
             limit_bytes: 0,
             rows: 0,
+            kept_now: false,
             leaves: 0,
             blocks: 0,
             parts: 0,
@@ -606,6 +609,7 @@ impl Objects {
         object.bytes = 0;
         object.limit_bytes = 0;
         object.rows = 0;
+        object.kept_now = false;
         object.leaves = 0;
         object.blocks = 0;
         object.parts = 0;

@@ -56,6 +56,8 @@ struct Closing {
 struct Sync {
     pages: Vec<DirtyPage>,
     base: u64,
+    /// The number of the account that asked for it, which may be closed by the end.
+    asker: u64,
 }
 
 /// Failures that are remembered, each in the place of its ticket.
@@ -205,8 +207,8 @@ impl Checkpoints {
     }
 
     /// Notes a sync that was begun, where there is [room](Checkpoints::expect_sync).
-    pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64) {
-        let _ = self.syncs.insert(ticket, Sync { pages, base });
+    pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64, asker: u64) {
+        let _ = self.syncs.insert(ticket, Sync { pages, base, asker });
     }
 
     /// Whether a sync is not over.
@@ -501,9 +503,9 @@ impl Server {
         self.checkpoint.syncs.release(0);
         self.checkpoint.handed.release(self.checkpoint.syncs.count());
         self.thaw(world, &sync.pages, result.is_err());
-        if let (Ok(()), Some(id)) = (result, self.objects.find(sync.base)) {
-            let payer = self.objects.get(id).account;
-            self.ledger.give_turn(payer, self.programs, sync.pages.len() as u64);
+        if result.is_ok() {
+            let asker = self.ledger.find(sync.asker);
+            self.ledger.give_to_part(asker, self.programs, sync.pages.len() as u64);
         }
         if let Err(error) = result {
             let forgotten = self.checkpoint.failures.note(ticket, error).map(|failure| failure.0);

@@ -113,7 +113,8 @@ impl Server {
             object.sync = Some(ticket);
             object.changed_before = 0;
         }
-        self.checkpoint.note_sync(ticket, pages, base);
+        let asker = self.ledger.number(self.account_of(self.current));
+        self.checkpoint.note_sync(ticket, pages, base, asker);
         // The call has done its part: the record is written in an event of its own.
         self.budget.spend(COST_CALL);
         self.poll_store(world);

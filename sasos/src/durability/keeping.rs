@@ -233,7 +233,7 @@ impl Server {
         let object = self.objects.get(id);
         let (base, payer, slots) = (record.base, object.account, object.slot_count());
         let bytes = row_bytes(&record);
-        // All that is known of it stays in memory, even when all programs have ended.
+        // Its slots and limits stay in memory, too, when all programs have ended.
         let rows = object.bytes - object.prepared_bytes + bytes;
         self.store.expect_prepared().map_err(no_room)?;
         self.ledger.take(payer, Resource::Kept, slots)?;
@@ -254,6 +254,7 @@ impl Server {
         let pages = object.resident;
         object.bytes += bytes;
         object.rows = rows;
+        object.kept_now = true;
         // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
         self.ledger.give(payer, Resource::Frames, pages);
         self.ledger.force(payer, Resource::Dirty, pages);
@@ -265,7 +266,7 @@ impl Server {
         object.known = u64::MAX;
         self.disown(id);
         self.ledger
-            .take_turn(self.account_of(self.current), self.programs, pages);
+            .take_of_part(self.account_of(self.current), self.programs, pages);
         if pages > 0 {
             self.objects.list_dirty(id);
         }

@@ -274,7 +274,7 @@ impl Server {
         let Some(record) = self.threads.find(thread).filter(|_| error == Error::DiskFull) else {
             return false;
         };
-        // Whoever waits is woken at the moment that the checkpoint holds, too.
+        // Waiters are woken twice: at the moment that the checkpoint holds, and at its end.
         if self.checkpoint_reached(record.full_until).is_none() {
             return true;
         }

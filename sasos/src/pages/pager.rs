@@ -531,22 +531,22 @@ impl Server {
     }
 
     /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes. An account that has as
-    /// many dirty pages as it may, and a program that had its part of those of all programs, waits for a checkpoint, which is asked for now.
+    /// many dirty pages as it may, and a program that has used up its part of this round, waits for a checkpoint, which is asked for now.
     ///
     /// # Errors
     /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed and the account cannot get rid of its dirt.
     pub(crate) fn may_get_dirty<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
         // The program whose thread writes has a part, whoever pays for the object.
-        let has_turn = self.ledger.has_turn(self.account_of(self.current), self.programs);
+        let is_left = self.ledger.is_part_left(self.account_of(self.current), self.programs);
         if self.checkpoint.is_freezing() {
             return Err(Stop::Wait(Key::Checkpoint));
         }
         let payer = self.objects.get(id).account;
-        if has_turn && self.ledger.left(payer, Resource::Dirty) > 0 {
+        if is_left && self.ledger.left(payer, Resource::Dirty) > 0 {
             return Ok(());
         }
         self.wait_for_checkpoint(world)?;
-        // A disk that works while one asks: now there may be a turn.
+        // A disk that works while one asks: now it may have a part.
         Err(Stop::Again)
     }
 
@@ -643,7 +643,8 @@ impl Server {
     /// Sets the bit of a page that the current thread changes.
     pub(crate) fn make_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
         if self.note_dirty(id, slot, index) {
-            self.ledger.take_turn(self.account_of(self.current), self.programs, 1);
+            self.ledger
+                .take_of_part(self.account_of(self.current), self.programs, 1);
         }
     }
 

@@ -273,12 +273,12 @@ impl Server {
         made.inspect_err(|_| self.refund_bytes(id, cost))
     }
 
-    /// Charges bytes of the heap for what is known of an object. Those of a kept object stay when all programs have ended, so they count as those of its row do. Not so for one of an
-    /// earlier start, of which somebody may only read: rows of earlier starts alone may be all that there may be.
+    /// Charges bytes of the heap for the slots and limits that are known of an object. Those of an object that was kept in this start stay when all programs have ended, so they count as
+    /// its row does. Objects of earlier starts are left out: somebody may only want to read, and rows of earlier starts alone may be as many as there may be.
     pub(crate) fn charge_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
         let object = self.objects.get_mut(id);
         self.ledger.take(object.account, Resource::Bytes, bytes)?;
-        if object.rows > 0 && object.account != self.programs {
+        if object.kept_now {
             self.ledger
                 .take(object.account, Resource::Rows, bytes)
                 .inspect_err(|_| self.ledger.give(object.account, Resource::Bytes, bytes))?;
@@ -293,7 +293,7 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
         self.ledger.give(object.account, Resource::Bytes, bytes);
-        if object.rows > 0 && object.account != self.programs {
+        if object.kept_now {
             object.rows -= bytes;
             self.ledger.give(object.account, Resource::Rows, bytes);
         }
@@ -367,7 +367,7 @@ impl Server {
         Ok(())
     }
 
-    /// Says from now on who pays for an object. What is kept already takes no further row and no further addresses, so these count without a bound: somebody may only want to read it.
+    /// Says from now on who pays for an object. A kept one takes no further row and no further addresses, so these count without a bound: somebody may only want to read it.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.

@@ -17,7 +17,7 @@ use store::{ObjectRecord, PdxRecord};
 use crate::{
     Answer, Server, World,
     accounts::{AccountId, Resource, limits},
-    containers::{push, push_few},
+    containers::push,
     directory::object::{ObjectId, record_bytes},
     lives::continuation::Continuation,
     lives::thread::Caller,
@@ -71,7 +71,7 @@ fn set_rights(record: &mut ObjectRecord, password: u64, rights: Rights) -> Resul
         (None, false) if rights.is_empty() => Err(Error::BadArgument),
         (None, false) if record.capabilities.len() >= CAPABILITIES_MAX => Err(Error::TableFull),
         (None, false) => {
-            push_few(&mut record.capabilities, (password, rights.bits()))?;
+            push(&mut record.capabilities, (password, rights.bits()))?;
             Ok(Effect::Grants)
         }
     }

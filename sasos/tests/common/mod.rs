@@ -14,7 +14,7 @@ use abi::{
     layout::{CLIST_MAGIC, CLIST_SORTED, CLIST_VERSION, Capability, ClistHeader},
 };
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
-use sasos::accounts::{AccountId, Amounts, Resource, limits};
+use sasos::accounts::{AccountId, Amounts, Resource, UNLIMITED, limits};
 use sasos::{Access, Event, Outcome, Server, Stop, lives::task::TaskId, protection::apd::Apd};
 use sim::{
     disk::CrashDisk,
@@ -122,6 +122,14 @@ impl Rig {
         let thread = self.thread_of(task);
         let space = self.world.thread_space(thread);
         Actor { task, thread, space }
+    }
+
+    /// The first task, without bounds, and the account of all that it starts.
+    pub fn first_task(&mut self) -> (Actor, AccountId) {
+        let first = self.actor_in(AccountId::ROOT, UNLIMITED);
+        let account = self.server.tasks.get(first.task).expect("it lives").account;
+        self.server.open_programs(&mut self.world, account).expect("an account");
+        (first, self.server.programs)
     }
 
     /// A further thread of its task.

@@ -329,13 +329,9 @@ fn a_power_off_beside_one_that_fails_still_comes() {
     let mut system = System::boot(23);
     let first = system.first;
     let other = system.task(first);
-    let ask = |system: &mut System, thread, exit: u8| {
-        let answer = system.start(thread, Call::SystemControl, &[CONTROL_POWER_OFF, exit.into()]);
-        assert_eq!(answer, Answer::Blocked);
-    };
     system.platform.disk.set_failing(1);
-    ask(&mut system, other, EXIT_FAILURE);
-    ask(&mut system, first, EXIT_SUCCESS);
+    system.ask_for_the_end(other, EXIT_FAILURE);
+    system.ask_for_the_end(first, EXIT_SUCCESS);
     assert_eq!(system.wait_for(other), Answer::Done(Err(Error::DiskError)));
     system.platform.disk.set_failing(0);
     for _ in 0..1000 {
@@ -352,8 +348,7 @@ fn the_machine_stops_without_a_first_task_though_a_power_off_fails() {
     let first = system.first;
     let other = system.task(first);
     system.platform.disk.set_failing(1);
-    let answer = system.start(other, Call::SystemControl, &[CONTROL_POWER_OFF, EXIT_SUCCESS.into()]);
-    assert_eq!(answer, Answer::Blocked);
+    system.ask_for_the_end(other, EXIT_SUCCESS);
     system.exit(first, 0);
     system.finish_work();
     for _ in 0..1000 {

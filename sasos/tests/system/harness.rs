@@ -349,10 +349,15 @@ impl System {
         );
     }
 
-    /// Has a thread power off. Its call is never over: the machine stops when all is stable.
-    pub fn power_off(&mut self, thread: ThreadId, exit: u8) {
+    /// Has a thread ask for power-off. The call is over only if that fails.
+    pub fn ask_for_the_end(&mut self, thread: ThreadId, exit: u8) {
         let answer = self.start(thread, Call::SystemControl, &[CONTROL_POWER_OFF, exit.into()]);
         assert_eq!(answer, Answer::Blocked);
+    }
+
+    /// Has a thread power off: the machine stops when all is stable.
+    pub fn power_off(&mut self, thread: ThreadId, exit: u8) {
+        self.ask_for_the_end(thread, exit);
         for _ in 0..RETRIES {
             if self.platform.kernel.hardware.stop == Some(exit) {
                 return;

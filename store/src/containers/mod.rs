@@ -62,18 +62,6 @@ pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends to a short vector of which there are many: it grows by four places, so what is in use is nearly all that it takes.
-///
-/// # Errors
-/// [`Error::NoMemory`]: the vector is as it was.
-pub fn push_few<T>(vector: &mut Vec<T>, value: T) -> Result<(), Error> {
-    if vector.len() == vector.capacity() {
-        vector.try_reserve_exact(4).map_err(|_| Error::NoMemory)?;
-    }
-    vector.push(value);
-    Ok(())
-}
-
 /// Appends to a vector in which room was made before: it never asks for memory.
 #[inline]
 pub fn push_reserved<T>(vector: &mut Vec<T>, value: T) {

@@ -1,7 +1,8 @@
 //! Stage `fuzz`: calls at random by the million, on a kernel and a server that are built with every assertion on and
 //! check themselves every thousand events.
 //!
-//! Twelve machines: the server inside of the kernel and outside, and the bare µ-kernel, each on 1, 2, 4 and 16 processors. The calls come in portions, each with a seed of its own, so that what fails is repeated soon.
+//! Twelve machines: the server inside of the kernel and outside, and the bare µ-kernel, each on 1, 2, 4 and 16 processors. The calls come in portions, each with a seed of
+//! its own, so that a failure is repeated soon.
 
 use super::{Bench, expect_success, guest::suite_cases, play};
 use crate::machine::{self, End, Machine};

@@ -32,8 +32,8 @@ pub fn ticks_halves() -> [u32; 2] {
     [low, high]
 }
 
-/// Time over which the counters are measured, a four-hundredth of a second of the interval timer, and how often. A host that takes the processor away meanwhile makes what is
-/// counted more, never less, and time would be slow as long as the machine runs: the least counts.
+/// Time over which the counters are measured, a four-hundredth of a second of the interval timer, and how often. They count more, never less, if the host takes the processor away
+/// meanwhile, and time would be slow as long as the machine runs. So the least counts.
 const PIT_COUNT: u16 = 2_983;
 const PIT_NS: u64 = 2_500_038;
 const MEASUREMENTS: usize = 4;
@@ -55,7 +55,7 @@ fn measure_once(start: impl Fn(), stop: impl Fn() -> u64) -> (u64, u64) {
     write8(0x42, (PIT_COUNT >> 8) as u8);
     start();
     let before = ticks();
-    // A machine without the timer must not hang here: a thousand million ticks are enough anywhere.
+    // A machine without the timer must not hang here: 268 million ticks are enough anywhere.
     while read8(0x61) & 0x20 == 0 && ticks() - before < 1 << 28 {}
     (ticks() - before, stop())
 }

@@ -1,7 +1,7 @@
 //! How programs share a resource that comes back from all of them at once: dirty pages, which each checkpoint takes over.
 //!
-//! What is left just now says little about fairness: everybody who waits is woken by the same checkpoint, and whoever runs first could take all again. So the time between two
-//! checkpoints is a *round*. In each one a program makes pages dirty until it had its part: three quarters of what all may have, divided by the programs that asked
+//! A bound by what is left just now would not be fair: everybody who waits is woken by the same checkpoint, and the first to run could take all again. So the time between two
+//! checkpoints is a *round*. In each one a program makes pages dirty until it had its part: three quarters of the most that all may have, divided by the programs that asked
 //! in the round before. The last quarter is for those that did not ask then. One call may exceed the part (`KeepObject` makes all pages of an object dirty); the program
 //! makes up for it in its next rounds if others ask, too. See decision 0085.
 
@@ -19,7 +19,7 @@ pub(super) struct Rounds {
     asked: u64,
     /// Whether a page has become dirty in this round.
     is_used: bool,
-    /// In how many rounds the next of those has a turn that have none in this one.
+    /// Rounds until the next of those may go on that have used up their part.
     next: u64,
 }
 
@@ -36,39 +36,39 @@ impl Rounds {
     }
 }
 
-/// The part of a program in the last round in which it asked.
+/// The part of a program in the last round in which it asked, in [`FRACTIONS`].
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct Part {
     round: u64,
-    /// The part, and what the program took with what it had exceeded it by before, in [`FRACTIONS`].
-    part: u64,
+    size: u64,
+    /// With the excess of earlier rounds.
     taken: u64,
 }
 
 impl Ledger {
     /// Whether the program to which an account belongs may make one more page dirty in this round; always so for one that belongs to none.
-    pub(crate) fn has_turn(&mut self, account: AccountId, programs: AccountId) -> bool {
+    pub(crate) fn is_part_left(&mut self, account: AccountId, programs: AccountId) -> bool {
         let Some(program) = self.program_of(account, programs) else {
             return true;
         };
-        let part = self.part(programs);
+        let part = self.part_size(programs);
         let Rounds { number, asked, .. } = self.rounds;
-        let turn = &mut self.record_mut(program).turn;
-        let past = number - turn.round;
+        let own = &mut self.record_mut(program).part;
+        let past = number - own.round;
         if past > 0 {
             // With nobody else to wait for it there is nothing to make up for.
-            let makes_up = part.saturating_mul(past - 1).saturating_add(turn.part);
-            *turn = Turn {
+            let makes_up = part.saturating_mul(past - 1).saturating_add(own.size);
+            *own = Part {
                 round: number,
-                part,
+                size: part,
                 taken: if asked > 1 {
-                    turn.taken.saturating_sub(makes_up)
+                    own.taken.saturating_sub(makes_up)
                 } else {
                     0
                 },
             };
         }
-        let lacks = (turn.taken + 1).saturating_sub(part);
+        let lacks = own.taken.saturating_add(1).saturating_sub(part);
         self.rounds.asking += u64::from(past > 0);
         if lacks > 0 {
             self.rounds.next = self.rounds.next.min(lacks.div_ceil(part));
@@ -77,19 +77,19 @@ impl Ledger {
     }
 
     /// Notes that the program of an account has made so many pages dirty.
-    pub(crate) fn take_turn(&mut self, account: AccountId, programs: AccountId, pages: u64) {
+    pub(crate) fn take_of_part(&mut self, account: AccountId, programs: AccountId, pages: u64) {
         if let Some(program) = self.program_of(account, programs) {
-            let turn = &mut self.record_mut(program).turn;
-            turn.taken = turn.taken.saturating_add(pages.saturating_mul(FRACTIONS));
+            let own = &mut self.record_mut(program).part;
+            own.taken = own.taken.saturating_add(pages.saturating_mul(FRACTIONS));
             self.rounds.is_used = true;
         }
     }
 
-    /// So many pages that an account pays for are durable without a checkpoint: its program may have others dirty.
-    pub(crate) fn give_turn(&mut self, account: AccountId, programs: AccountId, pages: u64) {
+    /// So many pages are durable by a sync that an account has asked for: its program may have others dirty.
+    pub(crate) fn give_to_part(&mut self, account: AccountId, programs: AccountId, pages: u64) {
         if let Some(program) = self.program_of(account, programs) {
-            let turn = &mut self.record_mut(program).turn;
-            turn.taken = turn.taken.saturating_sub(pages.saturating_mul(FRACTIONS));
+            let own = &mut self.record_mut(program).part;
+            own.taken = own.taken.saturating_sub(pages.saturating_mul(FRACTIONS));
         }
     }
 
@@ -109,8 +109,8 @@ impl Ledger {
         };
     }
 
-    /// What each program may make dirty in this round, in [`FRACTIONS`] of a page.
-    fn part(&self, programs: AccountId) -> u64 {
+    /// The part of each program in this round.
+    fn part_size(&self, programs: AccountId) -> u64 {
         let most = self.limit(programs, Resource::Dirty);
         (limits::part_of(most).saturating_mul(FRACTIONS) / self.rounds.asked.max(1)).max(1)
     }
