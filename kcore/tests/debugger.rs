@@ -156,6 +156,20 @@ fn spaces_links_pages_and_frames() {
     assert!(answer(&kernel, "mapping 4000000000").contains("not handed out"));
 }
 
+/// A link is shown at its whole address, wherever in the address space it is.
+#[test]
+fn links_far_up_are_shown_where_they_are() {
+    let (mut kernel, _) = furnished();
+    let leaf = kernel.leaf_create().expect("a leaf");
+    for address in [0x20_0000, 0x4060_0000, 0x123_4560_0000, 0x7fff_ffe0_0000] {
+        let space = kernel.space_create().expect("a space");
+        kernel.link(space, address >> 21, leaf, Rights::R).expect("a link");
+        let text = answer(&kernel, &format!("space {}", space.0));
+        let link = text.lines().last().and_then(|line| line.split_whitespace().next());
+        assert_eq!(link, Some(format!("{address:#016x}").as_str()), "{text}");
+    }
+}
+
 #[test]
 fn the_mapping_tree_of_a_frame_is_shown() {
     let mut kernel = fake::bare(600);

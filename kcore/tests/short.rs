@@ -565,6 +565,39 @@ fn a_page_that_cannot_be_paid_replaces_nothing() {
     assert_eq!(world.kernel.free_space_quota(space), quota);
 }
 
+/// A message with an item to a thread that is no more reaches nobody, whoever waits in its place now.
+#[test]
+fn an_item_for_a_thread_that_ended_goes_to_nobody() {
+    for way in [Way::General, Way::ShortFirst] {
+        let mut world = World::new(way, false);
+        let (id, space) = world.spaces[1];
+        let source = fpage(u64::from(FIRST) * PAGE, 12, Rights::R);
+        // Makes the tables: the fast path has none to make.
+        world.call(Call::Map, [source, id, fpage(PLACE + PAGE, 12, Rights::R), MAP, 0, 0]);
+        let ended = world.threads[3];
+        world.call(Call::ThreadDelete, [ended, 0, 0, 0, 0, 0]);
+        let thread = world.value(Call::ThreadCreate, [id, 0x40_0000, 0x7d_0000, 0, 5, 0]);
+        assert_eq!(thread as u16, ended as u16, "the same place");
+        assert_ne!(thread, ended);
+        while world.next() != Some(thread) {
+            world.kernel.yield_current();
+        }
+        world.call(Call::Ipc, [0, ANYONE, 0, NEVER.into(), fpage(PLACE, 12, Rights::R), 0]);
+        assert!(world.next().is_some());
+        while world.next() != Some(world.threads[0]) {
+            world.kernel.yield_current();
+        }
+        let context = &mut world.kernel.current_thread_mut().expect("it runs").context;
+        [context.r12, context.r13] = [source, MAP];
+        world.call(Call::Ipc, [ended, ANYONE, tag(0, 0, 1), NEVER.into(), 0, 0]);
+        assert_eq!(world.next(), Some(world.threads[0]));
+        let context = &world.kernel.current_thread_mut().expect("it runs").context;
+        assert_eq!(context.rax, Error::NoSuchThread as u64);
+        assert!(!paging::is_present(world.entry(space, PLACE).1));
+        assert_eq!(world.kernel.threads().get(ThreadId(thread)).state, State::Receiving);
+    }
+}
+
 /// A thread that waits for the answer to an exception has touched no page: an item in the answer is refused on both paths.
 #[test]
 fn an_answer_to_an_exception_gives_no_page() {

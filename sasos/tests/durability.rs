@@ -395,6 +395,27 @@ fn kept_objects_come_back_whole() {
     });
 }
 
+/// What comes from the disk gets its place in the table of slots, wherever in the object it is.
+#[test]
+fn far_pages_come_back_after_a_start() {
+    let mut rig = Rig::new(1, 4000, 4000);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, 20_000, 77);
+    let far = [0, 511, 512, 513, 1024, 7000, 19_999].map(|page| base + page * PAGE);
+    for address in far {
+        rig.store(actor.space, address, address).expect("it is written");
+    }
+    rig.checkpoint().expect("a checkpoint");
+    for first in far {
+        (rig, _) = rig.crash();
+        let actor = rig.holder(base, 77);
+        for address in [first].into_iter().chain(far) {
+            assert_eq!(rig.load(actor.space, address), Ok(address));
+        }
+        rig.check();
+    }
+}
+
 #[test]
 fn a_full_disk_stops_the_writer_and_loses_nothing() {
     seeds::run(10, |seed| {

@@ -76,7 +76,6 @@ fn settle_object(
         }
         at.zeroed = start + 1;
     }
-    at.zeroed = u64::MAX;
     while let Some((page, flags)) = changes.flags.first_in(at.flags..u64::MAX) {
         at.flags = page;
         if !store.may_go_on(COST_READ) {
@@ -99,7 +98,6 @@ fn settle_object(
         }
         at.flags = page + 1;
     }
-    at.flags = u64::MAX;
     Ok(Step::Complete)
 }
 

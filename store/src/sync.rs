@@ -379,7 +379,6 @@ impl SyncGroup {
         self.blocks = record_blocks(bytes);
         self.next = (0, 0);
         self.writer.clear();
-        self.outstanding = 0;
         self.failure = None;
         self.flushing = false;
         self.is_ending = false;

@@ -90,6 +90,62 @@ fn read(world: &mut PlainWorld, store: &mut Store) -> Result<u8, BadPage> {
     }
 }
 
+/// A read that takes long finds what was there when it began: its block is not written meanwhile, however many generations come.
+#[test]
+fn a_block_that_is_being_read_is_not_written() {
+    let (mut world, mut store) = start();
+    world.log.clear();
+    assert_eq!(read(&mut world, &mut store), Ok(1));
+    let &[(Operation::Read, block)] = world.log.as_slice() else {
+        panic!("one read: {:?}", world.log);
+    };
+    world.held = block..block + 1;
+    let _ = store.read_page(&mut world, BASE, 0);
+    assert_eq!(drive(&mut world, &mut store), None);
+    assert_eq!(world.log, [(Operation::Read, block); 2]);
+    // What was freed since it began is kept for it, so the disk ends.
+    let mut generations = 0;
+    while store.reserve(BASE, 0).is_ok() {
+        assert_eq!(checkpoint(&mut world, &mut store, 2), Ok(()), "{generations}");
+        generations += 1;
+    }
+    assert!(generations > 100, "{generations}");
+    assert!(!world.log.contains(&(Operation::Write, block)));
+    world.held = 0..0;
+    let read = store.poll(&mut world);
+    assert!(
+        matches!(read, Some(Event::PageRead { frame, .. }) if world.bytes(frame)[0] == 1),
+        "{read:?}"
+    );
+    // Nobody reads it any more: with the next generations all is free again.
+    for _ in 0..3 {
+        let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic);
+        assert_eq!(begun.map(|()| drive(&mut world, &mut store)), Ok(Some(Ok(()))));
+    }
+    assert_eq!(store.reserve(BASE, 0), Ok(()));
+}
+
+/// A page behind the end of its object comes back at once, and is in no record.
+#[test]
+fn a_sync_leaves_out_pages_behind_the_end() {
+    for (page, is_inside) in [(7, true), (8, false), (9, false)] {
+        let (mut world, mut store) = start();
+        store.reserve(BASE, 7).expect("room");
+        let page = world.dirty(BASE, page, 2);
+        let ticket = store.sync_begin(&mut world, vec![page], &[BASE]).expect("heap");
+        let mut is_over = false;
+        while let Some(event) = store.poll(&mut world) {
+            is_over |= matches!(event, Event::SyncDone(of) if of == ticket);
+        }
+        assert!(is_over);
+        let is_written = world
+            .log
+            .iter()
+            .any(|&(kind, block)| kind == Operation::Write && world.disk[&block] == [2; BLOCK]);
+        assert_eq!(is_written, is_inside);
+    }
+}
+
 /// The generation that a mount of the disk as it is would find, and the first byte of the page.
 fn found(world: &PlainWorld) -> (u64, u8) {
     let mut other = PlainWorld::new(2000);

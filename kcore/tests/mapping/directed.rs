@@ -503,6 +503,70 @@ fn a_quota_refuses_and_nothing_changes() {
     assert_eq!(world.create(0, TABLE_UNITS - 1), Err(Error::LimitReached));
 }
 
+/// A page that is granted out of a large one costs its giver the table that parts that; within one space the giver and the receiver pay from one quota.
+#[test]
+fn each_space_pays_for_its_own_tables() {
+    let large = memory(512, SLOT, RWX);
+    let granted = |from, to| {
+        give(
+            How::Grant,
+            from,
+            memory(515, PAGE, RWX),
+            to,
+            memory(0x4_0000, PAGE, RWX),
+        )
+    };
+    // Tables of the space: its root, three to the large page's place less one; the node of that page.
+    let begun = 3 * TABLE_UNITS + NODE_UNITS[1];
+    let landing = |tables: u32| tables * TABLE_UNITS + NODE_UNITS[0];
+    // Within the space: the table that parts the large page, and of the place where the page lands two tables.
+    for (receiver, giver_has, receiver_has) in [
+        (None, begun + TABLE_UNITS + landing(2), 0),
+        (Some(()), begun + TABLE_UNITS, TABLE_UNITS + landing(3)),
+    ] {
+        for missing in [0, 1] {
+            for short in 0..=usize::from(receiver.is_some()) {
+                let mut world = world(0);
+                let has = |number: usize, all: u32| all - if number == short { missing } else { 0 };
+                let giver = world.create(0, has(0, giver_has)).expect("a space");
+                let receiver = receiver.map_or(giver, |()| world.create(0, has(1, receiver_has)).expect("a space"));
+                world
+                    .run(&give(How::Map, 0, memory(0x4_0000, SLOT, RWX), giver, large))
+                    .expect("map");
+                let given = world.run(&granted(giver, receiver));
+                let expected = if missing == 0 { Ok(()) } else { Err(Error::LimitReached) };
+                assert_eq!(given, expected, "{missing} units missing of {short}");
+                for space in [giver, receiver] {
+                    let (all, used) = world
+                        .kernel
+                        .free_space_quota(world.id(space).expect("it lives"))
+                        .expect("one");
+                    assert!(used <= all, "{used} of {all}");
+                    assert!(missing != 0 || used == all, "{used} of {all}");
+                }
+            }
+        }
+    }
+}
+
+/// A call that has given some pages and may give no more says so; the call that goes on there is refused.
+#[test]
+fn pages_before_an_error_are_told() {
+    let mut world = world(0);
+    let space = world.create(0, 4 * TABLE_UNITS + 3 * NODE_UNITS[0]).expect("a space");
+    // The first page makes the tables: the next ones are a run.
+    world
+        .run(&give(How::Map, 0, memory(8, PAGE, RWX), space, memory(8, PAGE, RWX)))
+        .expect("map");
+    let pages = give(How::Map, 0, memory(0, PAGE + 3, RWX), space, memory(0, PAGE + 3, RWX));
+    assert_eq!(world.step(&pages), Ok(Progress::More));
+    assert_eq!(
+        [0, 1, 2].map(|page| world.translate(space, page).is_some()),
+        [true, true, false]
+    );
+    assert_eq!(world.step(&pages), Err(Error::LimitReached));
+}
+
 #[test]
 fn a_space_goes_with_those_it_created_and_the_quota_returns() {
     let mut world = world(0);

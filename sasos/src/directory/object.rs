@@ -593,36 +593,19 @@ impl Objects {
         if self.spare.len() >= OBJECTS_KEPT {
             return;
         }
-        object.slots.clear();
         // Memory that was paid for goes back to the heap; room for the first capability serves the next object.
-        object.absent_limits = Vec::new();
-        object.record.capabilities.clear();
-        if object.record.capabilities.capacity() > CAPABILITIES_KEPT {
-            object.record.capabilities = Vec::new();
+        let mut slots = core::mem::take(&mut object.slots);
+        slots.clear();
+        let mut capabilities = core::mem::take(&mut object.record.capabilities);
+        capabilities.clear();
+        if capabilities.capacity() > CAPABILITIES_KEPT {
+            capabilities = Vec::new();
         }
-        object.record.pdx = store::PdxList::default();
-        object.closed_by = ThreadId(0);
-        object.resident = 0;
-        object.dirty = 0;
-        object.owner = None;
-        object.account = AccountId::ROOT;
-        object.bytes = 0;
-        object.limit_bytes = 0;
-        object.rows = 0;
-        object.kept_now = false;
-        object.leaves = 0;
-        object.blocks = 0;
-        object.parts = 0;
-        object.levels = 0;
-        object.limited = 0;
-        object.prepared_bytes = 0;
-        object.prepared = Prepared::No;
-        object.home = 0;
-        object.known = 0;
-        object.checkpoint = 0;
-        object.changed_before = 0;
-        object.sync = None;
-        object.in_rows = false;
+        *object = Object {
+            slots,
+            ..Object::vacant()
+        };
+        object.record.capabilities = capabilities;
         push_reserved(&mut self.spare, object);
     }
 

@@ -20,9 +20,9 @@ pub struct PlainWorld {
     /// Requests with these numbers, which are their places in the log, fail; whether they are done all the same.
     pub failing_numbers: Range<usize>,
     pub done_all_the_same: bool,
-    /// Writes to these blocks are complete only when this is empty again.
+    /// Reads of these blocks are done, and writes to them complete, only when this is empty again.
     pub held: Range<u64>,
-    kept: VecDeque<(u32, Result<(), DiskError>)>,
+    kept: VecDeque<Request>,
 }
 
 impl PlainWorld {
@@ -55,6 +55,16 @@ impl PlainWorld {
             frame,
             flags: PageFlags::READ,
         }
+    }
+}
+
+impl PlainWorld {
+    fn end(&mut self, request: &Request) {
+        if request.operation == Operation::Read {
+            let bytes = self.disk.get(&request.block).copied().unwrap_or([0; BLOCK]);
+            self.memory[request.frame.0 as usize] = bytes;
+        }
+        self.done.push_back((request.tag, Ok(())));
     }
 }
 
@@ -92,25 +102,21 @@ impl Disk for PlainWorld {
             self.done.push_back((request.tag, Err(DiskError)));
             return Ok(());
         }
-        let at = request.frame.0 as usize;
-        match request.operation {
-            Operation::Read => self.memory[at] = self.disk.get(&request.block).copied().unwrap_or([0; BLOCK]),
-            Operation::Write => {
-                self.disk.insert(request.block, self.memory[at]);
-            }
-            Operation::Flush => {}
+        if request.operation == Operation::Write {
+            self.disk.insert(request.block, self.memory[request.frame.0 as usize]);
         }
-        let queue = if request.operation == Operation::Write && self.held.contains(&request.block) {
-            &mut self.kept
+        if request.operation != Operation::Flush && self.held.contains(&request.block) {
+            self.kept.push_back(request);
         } else {
-            &mut self.done
-        };
-        queue.push_back((request.tag, Ok(())));
+            self.end(&request);
+        }
         Ok(())
     }
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
-        if self.held.is_empty() {
-            self.done.append(&mut self.kept);
+        while self.held.is_empty()
+            && let Some(request) = self.kept.pop_front()
+        {
+            self.end(&request);
         }
         self.done.pop_front()
     }
