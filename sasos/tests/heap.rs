@@ -356,7 +356,7 @@ fn rows_are_paid_for_and_leave_room_for_the_next_program() {
     assert!(sum > 80, "{sum}");
 }
 
-/// Slots of kept objects stay known, too, when the programs that kept them have ended. They count as rows do, so the next program has its part.
+/// Slots of kept objects stay known, too, when the programs that kept them have ended, until a program starts and there is little left: so the next one has its part.
 #[test]
 fn slots_of_kept_objects_leave_room_for_the_next_program() {
     let mut rig = Rig::new(63, 60_000, 60_000);
@@ -378,6 +378,8 @@ fn slots_of_kept_objects_leave_room_for_the_next_program() {
         rig.server.task_kill(actor.task, 1);
         rig.server.finish_ends(&mut rig.world);
         rig.settle();
+        rig.checkpoint().unwrap();
+        rig.server.take_back(&mut rig.world);
         rig.server.ledger.empty_all_hands();
         let left = limits::of_program(&rig.server.ledger, programs)[Resource::Bytes as usize];
         assert!(
@@ -461,26 +463,37 @@ fn changes_of_a_row_are_paid_for() {
     rig.check();
 }
 
-/// The root pays for rows of an earlier start. The programs that own them can make them grow to half of what it has, and no further.
+/// Objects of the first task, of this start and of an earlier one, are all programs' from when a program makes their records grow: further than the rows of programs may go they do not grow.
 #[test]
-fn rows_of_an_earlier_start_do_not_take_all() {
+fn programs_pay_for_what_they_add_to_rows_of_others() {
     let mut rig = Rig::new(64, 8000, 8192);
-    let maker = rig.actor(Apd::EMPTY);
-    let base = rig.kept(maker, 1, 9);
+    // The first account is the first task's.
+    let before = rig.actor(Apd::EMPTY);
+    let old = rig.kept(before, 1, 9);
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
-    let owner = rig.holder(base, 9);
-    rig.server.ledger.empty_all_hands();
-    let used = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
-    let half = used + 2 * 20 * 16;
-    let mut amounts = [u64::MAX; sasos::accounts::RESOURCES];
-    amounts[Resource::Rows as usize] = 2 * half;
-    rig.server.ledger.set_limits(AccountId::ROOT, amounts);
-    let refused = (100..200).find_map(|password| rig.call(owner, Call::ObjPasswd, &[base, password, 1]).err());
-    assert_eq!(refused, Some(Error::LimitReached));
-    rig.server.ledger.empty_all_hands();
-    let now = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
-    assert!(now > used && now <= half, "{used}, {now} of {half}");
-    rig.call(owner, Call::ObjPasswd, &[base, 100, 0]).unwrap();
+    rig.world.kernel.hardware.heap_left = 40 << 20;
+    let (first, programs) = rig.first_task();
+    let new = rig.kept(first, 1, 9);
+    let program = rig.actor_in(programs, UNLIMITED);
+    let list = object(&mut rig, program, PAGE).unwrap();
+    let found = [new, old].map(|address| Capability { address, password: 9 });
+    rig.write_clist(program.space, list, &found, Order::Any);
+    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    for base in [new, old] {
+        let mut amounts = rig.server.ledger.limits(programs);
+        amounts[Resource::Rows as usize] = rig.server.ledger.used(programs, Resource::Rows) + 2 * 20 * 16;
+        rig.server.ledger.set_limits(programs, amounts);
+        let used = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+        let refused = (100..200).find_map(|password| rig.call(program, Call::ObjPasswd, &[base, password, 1]).err());
+        assert_eq!(refused, Some(Error::LimitReached));
+        rig.server.ledger.empty_all_hands();
+        let now = rig.server.ledger.used(AccountId::ROOT, Resource::Rows);
+        assert!(now > used && now <= used + 2 * 20 * 16, "{used}, {now}");
+        rig.call(program, Call::ObjPasswd, &[base, 100, 0]).unwrap();
+        rig.check();
+    }
+    let further = rig.kept(first, 1, 9);
+    rig.call(first, Call::ObjPasswd, &[further, 100, 1]).unwrap();
     rig.check();
 }

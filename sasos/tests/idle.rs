@@ -89,12 +89,9 @@ fn what_a_program_leaves_in_memory_is_the_next_ones() {
         assert_eq!(wide(&mut rig, next, false).1, SLOTS, "{writes}");
         rig.settle();
         let object = rig.server.objects.get(id);
-        assert_eq!(
-            (object.leaves, object.resident, object.blocks),
-            (0, 0, u64::from(writes))
-        );
-        assert!(object.slots.get(1).is_none());
-        assert_eq!(object.slots.get(100).is_some(), writes);
+        // A block that was written is like one of an earlier start.
+        assert_eq!((object.leaves, object.resident, object.blocks), (0, 0, 0));
+        assert!(object.slots.get(1).is_none() && object.slots.get(100).is_none());
         rig.check();
         // It is there as it was when it is needed again.
         ends(&mut rig, next);

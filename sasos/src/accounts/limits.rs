@@ -88,6 +88,33 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
     ledger.set_limits(programs, amounts);
 }
 
+/// What stays with kept objects, whoever pays for them.
+const STAYS: [Resource; 5] = [
+    Resource::Blocks,
+    Resource::Bytes,
+    Resource::Slots,
+    Resource::Rows,
+    Resource::Kept,
+];
+
+/// What all programs are charged of that.
+pub fn that_stays(ledger: &Ledger, programs: AccountId) -> [u64; STAYS.len()] {
+    STAYS.map(|resource| ledger.used(programs, resource))
+}
+
+/// Lets the bounds of all programs follow what they are charged for kept objects, which was `before`: the machine has as much as then, so what is left to them stays.
+pub fn follow(ledger: &mut Ledger, programs: AccountId, before: [u64; STAYS.len()]) {
+    if programs == AccountId::ROOT {
+        return;
+    }
+    let mut amounts = ledger.limits(programs);
+    for ((resource, before), now) in STAYS.into_iter().zip(before).zip(that_stays(ledger, programs)) {
+        let most = &mut amounts[resource as usize];
+        *most = most.saturating_add(now).saturating_sub(before);
+    }
+    ledger.set_limits(programs, amounts);
+}
+
 /// Pages that all programs together may have dirty where nothing but the memory bounds them.
 fn dirty_of_memory(ledger: &Ledger) -> u64 {
     let machine = ledger.limit(AccountId::ROOT, Resource::Dirty);

@@ -231,6 +231,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the task of an account lives.
+    pub(crate) fn is_open(&self, account: AccountId) -> bool {
+        self.record(account).open
+    }
+
     /// The number by which rows of the object table name an account.
     pub fn number(&self, account: AccountId) -> u64 {
         self.record(account).number

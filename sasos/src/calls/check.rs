@@ -25,7 +25,7 @@ use crate::{
     },
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
-    pages::pager::Pager,
+    pages::pager::{Cached, Pager},
     waiting::semaphore::SEMAPHORE_BYTES,
 };
 
@@ -187,9 +187,15 @@ impl Server {
     /// [`Broken`]: the first thing found that does not hold.
     pub fn check(&self, world: &impl World) -> Result<(), Broken> {
         let mut sums = Sums::default();
-        for (_, object) in self.objects.iter() {
+        let mut cached = Cached::default();
+        for (id, object) in self.objects.iter() {
             check_object(world, object, &mut sums)?;
+            if self.is_cached(id) {
+                cached.leaves += object.leaves;
+                cached.bytes += object.slots.bytes();
+            }
         }
+        ensure(cached == self.pager.cached, "what the cache has", cached.bytes)?;
         ensure(
             sums.resident == self.objects.resident(),
             "the count of resident pages",

@@ -81,7 +81,7 @@ impl Server {
             Event::Exception { thread, kind, address } => self.exception(world, thread, kind, address),
             Event::Interrupt => {
                 self.budget.begin(piece());
-                let outcome = self.interrupt();
+                let outcome = self.interrupt(world);
                 self.finish_ends(world);
                 outcome
             }

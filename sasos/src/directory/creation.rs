@@ -69,7 +69,7 @@ impl Server {
 
     /// Whether a thread is a program's, and not the first task's.
     #[cold]
-    fn is_of_program(&self, thread: ThreadId) -> bool {
+    pub(crate) fn is_of_program(&self, thread: ThreadId) -> bool {
         self.programs != AccountId::ROOT && self.ledger.is_within(self.account_of(thread), self.programs)
     }
 
@@ -277,6 +277,9 @@ impl Server {
         let object = self.objects.get(id);
         let lasting = addresses == AddressesOf::Held || object.in_rows;
         // Its pages and page tables have gone before.
+        if self.is_cached(id) {
+            self.pager.cached.bytes -= object.slots.bytes();
+        }
         self.ledger.give(object.account, Resource::Bytes, object.bytes);
         self.ledger.give(object.account, Resource::Slots, slots);
         let blocks = object.all_blocks();

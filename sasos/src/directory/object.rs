@@ -118,10 +118,8 @@ pub struct Object {
     pub bytes: u64,
     /// See `bytes`.
     pub limit_bytes: u64,
-    /// Those of them that are for an object that is kept, and its row.
+    /// Those of them that stay while it is kept: for the object, its row and its limits, not for what is known of its slots.
     pub rows: u64,
-    /// Whether it was kept in this start: then its slots and limits count there, too.
-    pub(crate) kept_now: bool,
     /// Its page tables.
     pub leaves: u64,
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
@@ -206,7 +204,6 @@ impl Object {
             bytes: 0,
             limit_bytes: 0,
             rows: 0,
-            kept_now: false,
             leaves: 0,
             blocks: 0,
             parts: 0,

@@ -233,8 +233,7 @@ impl Server {
         let object = self.objects.get(id);
         let (base, payer, slots) = (record.base, object.account, object.slot_count());
         let bytes = row_bytes(&record);
-        // Its slots and limits stay in memory, too, when all programs have ended.
-        let rows = object.bytes - object.prepared_bytes + bytes;
+        let rows = object.bytes - object.prepared_bytes - object.slots.bytes() + bytes;
         self.store.expect_prepared().map_err(no_room)?;
         self.ledger.take(payer, Resource::Kept, slots)?;
         let paid = self.ledger.take(payer, Resource::Rows, rows);
@@ -254,17 +253,21 @@ impl Server {
         let pages = object.resident;
         object.bytes += bytes;
         object.rows = rows;
-        object.kept_now = true;
         // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
         self.ledger.give(payer, Resource::Frames, pages);
         self.ledger.force(payer, Resource::Dirty, pages);
         self.pager.dirty += pages;
         object.dirty = pages;
         object.record.flags |= OBJECT_PERSISTENT;
+        let (leaves, slots) = (object.leaves, object.slots.bytes());
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;
         self.disown(id);
+        if self.is_cached(id) {
+            self.pager.cached.leaves += leaves;
+            self.pager.cached.bytes += slots;
+        }
         self.ledger
             .take_of_part(self.account_of(self.current), self.programs, pages);
         if pages > 0 {

@@ -17,7 +17,7 @@ use abi::{
 use kcore::{SpaceId, ThreadId, scheduler::List};
 
 use crate::{
-    Answer, Server, World,
+    Answer, Server, Step, Stop, World,
     accounts::{AccountId, Amounts, Resource, limits},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::lists::{Kind, ObjectList},
@@ -278,6 +278,24 @@ impl Server {
         Ok(account)
     }
 
+    /// Waits once for a checkpoint if the programs have hardly any heap left: what is known of slots with dirty pages could not be taken back, whoever has left them.
+    ///
+    /// # Errors
+    /// The need to wait.
+    fn dirt_goes(&mut self, world: &mut impl World, caller: Caller) -> Step<()> {
+        let is_little = self.ledger.left(self.programs, Resource::Bytes) < self.heap_of_first;
+        let tries = &mut self.threads.record(caller.thread).tries;
+        if is_little && self.pager.dirty > 0 && tries.checkpoints == 0 {
+            tries.checkpoints = 1;
+            // With the next look for what nobody uses they go.
+            tries.had_idle = false;
+            if let Err(Stop::Wait(key)) = self.wait_for_checkpoint(world) {
+                return Err(Stop::Wait(key));
+            }
+        }
+        Ok(())
+    }
+
     /// A task without threads, in a new domain with that APD. Its account stands below `parent`.
     ///
     /// # Errors
@@ -349,6 +367,7 @@ impl Server {
                     self.idle_anew(AccountId::ROOT);
                 }
                 self.goes_on(world, Work::Idle, begins)?;
+                self.dirt_goes(world, caller)?;
             }
             let stats = self.store.stats();
             limits::renew_blocks(
@@ -367,6 +386,7 @@ impl Server {
         if limit_share != 0 {
             limits[Resource::Processor as usize] = limit_share;
         }
+        self.frames_for_threads(world)?;
         self.budget.spend(COST_MAKE);
         let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {

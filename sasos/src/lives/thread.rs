@@ -28,7 +28,7 @@ use kcore::{
 };
 
 use crate::{
-    Answer, Server, World,
+    Answer, Server, Step, World,
     accounts::{AccountId, Resource, limits},
     calls::sight::Sight,
     containers::{Boxed, push_reserved, reserve},
@@ -38,6 +38,7 @@ use crate::{
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     lives::work::piece,
+    pages::pager::FRAME_RESERVE,
     procedures::pdx::Stage,
     protection::apd::Apd,
     protection::search::Bookmark,
@@ -518,6 +519,14 @@ impl Server {
         Ok(thread)
     }
 
+    /// Makes room for the places of some threads, which the kernel takes from the free frames: clean pages give way to them as to all others.
+    pub(crate) fn frames_for_threads(&mut self, world: &mut impl World) -> Step<()> {
+        while world.frames_free() <= FRAME_RESERVE {
+            self.make_room(world)?;
+        }
+        Ok(())
+    }
+
     /// `ThreadCreate`: entry, parameter, priority. A thread belongs to its task's own domain, so
     /// it is made at home.
     pub(crate) fn thread_create(&mut self, world: &mut impl World, caller: Caller, arguments: ThreadCreate) -> Answer {
@@ -531,6 +540,7 @@ impl Server {
             return Err(Error::Protection.into());
         }
         self.validate(world, caller.domain, entry, Rights::X)?;
+        self.frames_for_threads(world)?;
         let thread = self.thread_make(world, caller.task, Some(caller), entry, parameter, priority)?;
         world.thread_wake(thread, Resumed::First);
         Ok((thread.0, 0))

@@ -252,10 +252,11 @@ impl Server {
         self.finish_ends(world);
         let instead = match outcome {
             Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
-                if self.blocks_may_come(world, thread, 0, error) {
-                    Some(Outcome::Block(Key::Checkpoint, None))
+                if self.ends_may_help(world, thread, 0, error) {
+                    Some(Outcome::Again)
                 } else {
-                    self.ends_may_help(world, thread, 0, error).then_some(Outcome::Again)
+                    let waits = self.checkpoint_may_help(world, thread, 0, error);
+                    waits.then_some(Outcome::Block(Key::Checkpoint, None))
                 }
             }
             _ => None,
@@ -263,22 +264,27 @@ impl Server {
         self.settle(world, thread, depth, instead.unwrap_or(outcome))
     }
 
-    /// Whether a thread that finds the disk full may wait for a checkpoint, which is asked for: blocks may be free behind it. `what` is the address of a fault, or zero for a call.
-    pub(crate) fn blocks_may_come(
+    /// Whether a thread that finds the disk full, or the cache full of what is dirty, may wait for a checkpoint, which is asked for: blocks may be free behind it, and pages are clean. `what` is the
+    /// address of a fault, or zero for a call.
+    pub(crate) fn checkpoint_may_help(
         &mut self,
         world: &mut impl World,
         thread: ThreadId,
         what: u64,
         error: Error,
     ) -> bool {
-        let Some(record) = self.threads.find(thread).filter(|_| error == Error::DiskFull) else {
+        let is_full = error == Error::DiskFull || self.is_cache_short(error);
+        let Some(record) = self.threads.find(thread).filter(|_| is_full) else {
             return false;
         };
         // Waiters are woken twice: at the moment that the checkpoint holds, and at its end.
         if self.checkpoint_reached(record.full_until).is_none() {
             return true;
         }
-        let may_come = self.checkpoint.is_running() || self.checkpoint.changed || self.store.stats().held > 0;
+        let may_come = self.checkpoint.is_running()
+            || self.checkpoint.changed
+            || self.pager.dirty > 0
+            || self.store.stats().held > 0;
         let come = may_come && self.threads.record(thread).may_wait_for_blocks(what);
         if come {
             let number = self.checkpoint_request(world);
@@ -324,7 +330,9 @@ impl Server {
             .map(|domain| domain.account);
         let payers = [object, service, domain, Some(self.account_of(thread))];
         let mut payers = payers.into_iter().flatten();
-        let short = payers.find_map(|payer| self.who_is_short(world, payer, error));
+        let short = payers
+            .find_map(|payer| self.who_is_short(world, payer, error))
+            .or(self.is_cache_short(error).then_some(self.programs));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
@@ -340,7 +348,14 @@ impl Server {
             return true;
         }
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
-        self.threads.record(thread).tries = if again { tries } else { Tries::default() };
+        self.threads.record(thread).tries = if again {
+            tries
+        } else {
+            Tries {
+                checkpoints: tries.checkpoints,
+                ..Tries::default()
+            }
+        };
         again
     }
 

@@ -16,6 +16,7 @@ use crate::{
         dismantle::{Costs, piece_of},
         pager::FRAME_RESERVE,
     },
+    protection::withdraw::FEW,
 };
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
@@ -39,6 +40,10 @@ pub(crate) struct Idle {
     slot: u64,
     /// The account that lacks memory: what others pay for would not help it.
     short: AccountId,
+    /// Whether what is in use is taken back, too, of objects that no program pays for.
+    takes_used: bool,
+    /// Such an object is taken away from those who have found it: nodes older than this epoch are to go.
+    withdrawn: Option<u64>,
     /// Whether anything was taken back.
     pub(crate) has_gained: bool,
 }
@@ -51,6 +56,8 @@ impl Default for Idle {
             at: 0,
             slot: 0,
             short: AccountId::ROOT,
+            takes_used: false,
+            withdrawn: None,
             has_gained: false,
         }
     }
@@ -68,7 +75,9 @@ impl Server {
 
     /// The account that lacks memory when somebody could not have some; none if it was refused for another reason.
     pub(crate) fn who_is_short(&self, world: &impl World, payer: AccountId, error: Error) -> Option<AccountId> {
-        let machine = world.frames_free() < FEW_FRAMES || world.heap().1 < heap_reserve(world) * 2;
+        let reserve = heap_reserve(world);
+        let heap = world.heap().1.saturating_sub(reserve) <= self.heap_of_first.max(reserve);
+        let machine = heap || world.frames_free() < FEW_FRAMES;
         match error {
             Error::NoMemory | Error::LimitReached if machine => Some(AccountId::ROOT),
             Error::NoMemory | Error::LimitReached => self.ledger.who_is_short(payer),
@@ -94,7 +103,22 @@ impl Server {
         let before = has(self);
         let piece = self.idle_callees_and_objects(world);
         self.pager.idle.has_gained |= has(self) != before;
-        piece
+        let Idle {
+            short,
+            takes_used,
+            has_gained,
+            ..
+        } = self.pager.idle;
+        // Whoever uses them finds them again, which takes time: so these come last.
+        if piece == Piece::More || has_gained || takes_used || !self.ledger.is_within(self.programs, short) {
+            return piece;
+        }
+        self.pager.idle = Idle {
+            short,
+            takes_used: true,
+            ..Idle::default()
+        };
+        Piece::More
     }
 
     fn idle_callees_and_objects(&mut self, world: &mut impl World) -> Piece {
@@ -111,14 +135,15 @@ impl Server {
                 object: self.pager.idle.object + 1,
                 slot: 0,
                 at: 0,
+                withdrawn: None,
                 ..self.pager.idle
             };
         }
         Piece::Done
     }
 
-    /// Takes back what an object has in memory, if it is idle, as far as the budget reaches; tells whether that was all. Dirty pages stay, and so does
-    /// what is charged for blocks of the disk.
+    /// Takes back what an object has in memory, if it is idle, as far as the budget reaches; tells whether that was all. Dirty pages stay, and so does what is
+    /// charged for blocks of the disk while the program lives that pays for it.
     fn idle_object(&mut self, world: &mut impl World, id: ObjectId) -> bool {
         if !self.objects.is_live(id) {
             return true;
@@ -133,12 +158,25 @@ impl Server {
         }
         if object.leaves == 0 && object.slots.chunks() == 0
             || !object.is_persistent()
-            || object.has_holders()
             || object.ends()
             || !self.ledger.is_within(object.account, self.pager.idle.short)
         {
             return true;
         }
+        let is_unpaid = self.is_unpaid(id);
+        if self.objects.get(id).has_holders() {
+            if !self.pager.idle.takes_used || !is_unpaid {
+                return true;
+            }
+            if !self.is_taken_away(world, id) {
+                return false;
+            }
+            // Those who have found it again meanwhile are unlinked with each page table, unless they are many.
+            if self.objects.get(id).nodes.len() > FEW {
+                return true;
+            }
+        }
+        let object = self.objects.get(id);
         let at = self.pager.idle.at.max(object.base());
         if at < object.end() {
             let (end, cost) = piece_of(object, Costs::clean(self.budget), at, object.end(), self.budget);
@@ -153,15 +191,25 @@ impl Server {
             }
         }
         while let Some((first, behind, charged)) = self.objects.get(id).slots.next_bare(self.pager.idle.slot) {
-            if !self.budget.spend(COST_CHUNK) {
+            // Blocks of an object that no program pays for are charged no more: they are like those of an earlier start then.
+            let may_go = !charged || is_unpaid;
+            if may_go && !self.blocks_of_slots_go(id, first, behind) || !self.budget.spend(COST_CHUNK) {
                 return false;
             }
-            if !charged {
+            if may_go {
                 self.free_slots(id, first);
                 self.pager.idle.has_gained = true;
             }
             self.pager.idle.slot = behind;
         }
         true
+    }
+
+    /// Takes an object away from all who had found it before this pass, as far as the budget reaches; tells whether that was done.
+    fn is_taken_away(&mut self, world: &mut impl World, id: ObjectId) -> bool {
+        let begun = self.pager.idle.withdrawn;
+        let epoch = begun.unwrap_or_else(|| self.withdraw_begin(world, id).epoch);
+        self.pager.idle.withdrawn = Some(epoch);
+        self.unlink_older(world, id, epoch)
     }
 }

@@ -310,11 +310,18 @@ impl Server {
         let object = self.objects.get_mut(id);
         let (before, after) = (object.limit_bytes, (ranges * core::mem::size_of::<LimitRange>()) as u64);
         if after > before {
-            self.charge_bytes(id, after - before)?;
+            self.ledger.take(object.account, Resource::Bytes, after - before)?;
         } else {
-            self.refund_bytes(id, before - after);
+            self.ledger.give(object.account, Resource::Bytes, before - after);
         }
-        self.objects.get_mut(id).limit_bytes = after;
+        if object.is_persistent() {
+            // Those of a kept object get less, with its pages.
+            let less = before.saturating_sub(after);
+            object.rows -= less;
+            self.ledger.give(object.account, Resource::Rows, less);
+        }
+        object.limit_bytes = after;
+        object.bytes = object.bytes + after - before;
         Ok(())
     }
 

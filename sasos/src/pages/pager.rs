@@ -56,6 +56,8 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
+    /// Those of the cache, and the bytes for what is known of slots.
+    pub(crate) cached: Cached,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
     pub(crate) hand_at: u64,
@@ -63,6 +65,13 @@ pub struct Pager {
     pub(crate) left_in_vain: u32,
     /// Map nodes of the store that are to go before pages are looked for again.
     pub(crate) nodes_left: usize,
+}
+
+/// What the cache has ([`Server::is_cached`]).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cached {
+    pub(crate) leaves: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Pager {
@@ -187,12 +196,12 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
-        if self.blocks_may_come(world, thread, address, error) {
-            return self.fault_waits(thread, Key::Checkpoint);
-        }
         if self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);
+        }
+        if self.checkpoint_may_help(world, thread, address, error) {
+            return self.fault_waits(thread, Key::Checkpoint);
         }
         let kind = match error {
             Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,
@@ -391,10 +400,13 @@ impl Server {
     /// Gives a slot of an object its page table.
     #[cold]
     pub(crate) fn make_leaf<W: World>(&mut self, world: &mut W, id: ObjectId, slot: u64) -> Step<Leaf> {
-        self.enough_heap(world)?;
+        if self.objects.get(id).slots.get(slot).is_none() {
+            self.enough_heap(world)?;
+        }
         self.programs_take_over(id)?;
+        self.cache_has_room(id, self.objects.get(id).first_slot() + slot)?;
         self.charge_leaf(id)?;
-        self.make_slot(id, slot).inspect_err(|_| self.refund_leaf(id))?;
+        self.make_slot(id, slot).inspect_err(|_| self.refund_leaves(id, 1))?;
         loop {
             if world.frames_free() > FRAME_RESERVE
                 && let Ok(leaf) = world.leaf_create()
@@ -406,7 +418,7 @@ impl Server {
             // Making room may have polled the store, and a page that was read may have made the leaf.
             let made = self.objects.get(id).slots.get(slot).and_then(Slot::leaf);
             if room.is_err() || made.is_some() {
-                self.refund_leaf(id);
+                self.refund_leaves(id, 1);
             }
             room?;
             if let Some(leaf) = made {

@@ -64,10 +64,6 @@ impl Server {
             return Err(error.into());
         }
         if !self.pager.reading.has(address) {
-            if self.leaf_at(id, address).is_none() {
-                // It needs a page table when it arrives, and nobody knows then who has asked for it.
-                self.programs_take_over(id)?;
-            }
             // The store takes a frame for what it reads.
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;
@@ -82,6 +78,10 @@ impl Server {
                 ReadStart::Reading => {}
             }
             self.pager.reading.insert(address, ())?;
+            // It needs a page table when it arrives, and nobody would know then who has asked for it.
+            if self.leaf_at(id, address).is_none() {
+                self.make_leaf(world, id, slot_of(address) - self.objects.get(id).first_slot())?;
+            }
             // A block that has come meanwhile is looked at in an event of its own.
             self.budget.spend(COST_READ);
             self.poll_store(world);
@@ -113,22 +113,13 @@ impl Server {
             PageLookup::Stored(now) | PageLookup::Zero(now) => now,
             PageLookup::Absent | PageLookup::Unknown => flags,
         };
-        let placed = match id {
-            Some(id) => self.place_read(world, id, address, frame, flags),
-            None => Ok(false),
-        };
-        match placed {
-            Ok(true) => {}
-            Ok(false) => world.frame_release(frame),
-            Err(error) => {
-                world.frame_release(frame);
-                self.pager.note_failed(address, error);
-            }
+        if !id.is_some_and(|id| self.place_read(world, id, address, frame, flags)) {
+            world.frame_release(frame);
         }
         world.wake(Key::Page(address), u32::MAX);
     }
 
-    /// Installs a page that was read, unless something took its place meanwhile.
+    /// Installs a page that was read, unless something took its place meanwhile; tells whether it did. A page whose table was taken back is read again when it is touched.
     fn place_read<W: World>(
         &mut self,
         world: &mut W,
@@ -136,24 +127,14 @@ impl Server {
         address: u64,
         frame: Frame,
         flags: PageFlags,
-    ) -> Result<bool, Error> {
-        let object = self.objects.get(id);
-        let slot = slot_of(address) - object.first_slot();
-        let leaf = if let Some(leaf) = self.leaf_at(id, address) {
-            leaf
-        } else {
-            self.charge_leaf(id)?;
-            self.make_slot(id, slot).inspect_err(|_| self.refund_leaf(id))?;
-            let Ok(leaf) = world.leaf_create() else {
-                self.refund_leaf(id);
-                return Err(Error::NoMemory);
-            };
-            self.enter_leaf(id, slot, leaf);
-            leaf
+    ) -> bool {
+        let Some(leaf) = self.leaf_at(id, address) else {
+            return false;
         };
+        let slot = slot_of(address) - self.objects.get(id).first_slot();
         let index = index_of(address);
         if world.leaf_get(leaf, index).is_some() {
-            return Ok(false);
+            return false;
         }
         self.install(
             world,
@@ -166,7 +147,7 @@ impl Server {
             },
             PageEntry::new(frame, from_flags(flags)).withheld(),
         );
-        Ok(true)
+        true
     }
 
     /// A page that the store could not read.

@@ -19,12 +19,12 @@ use store::Look;
 
 use crate::{
     Server, Step, Stop, World,
-    accounts::{AccountId, Resource},
+    accounts::{AccountId, RESOURCE_LIST, Resource, limits},
     containers::push_reserved,
     directory::object::{ObjectId, Which},
     lives::budget::Cost,
     pages::{
-        pager::FRAME_RESERVE,
+        pager::{Cached, FRAME_RESERVE},
         slots::{Slots, first_run},
     },
 };
@@ -53,6 +53,10 @@ const MARKS_COUNTED: u64 = 5;
 const MARKS_AT_ONCE: u64 = 16;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
 const COST_FORGET: Cost = Cost::calling(430, 1);
+/// The part of all programs' page tables that the cache may have.
+const CACHE_PART: u64 = 8;
+/// Bytes of it that few slots need more of.
+const CACHE_SHORT: u64 = 64 << 10;
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -200,11 +204,8 @@ impl Server {
             }
         }
         self.pager.leaves -= dropped;
-        let object = self.objects.get_mut(id);
-        object.leaves -= dropped;
-        let payer = object.account;
-        self.ledger.give(payer, Resource::Tables, dropped);
-        self.ledger.give(payer, Resource::Frames, dropped);
+        self.objects.get_mut(id).leaves -= dropped;
+        self.refund_leaves(id, dropped);
     }
 
     /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
@@ -222,9 +223,8 @@ impl Server {
 
     /// Frees the records of the neighbouring slots from one on, which have no leaves.
     pub(crate) fn free_slots(&mut self, id: ObjectId, first: u64) {
-        let object = self.objects.get_mut(id);
-        let bytes = object.slots.free(first);
-        self.refund_bytes(id, bytes);
+        let bytes = self.objects.get_mut(id).slots.free(first);
+        self.refund_slots_of(id, bytes);
     }
 
     // ---- paying ---------------------------------------------------------------------------------
@@ -250,12 +250,27 @@ impl Server {
     }
 
     /// Charges a page table of an object.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`].
     pub(crate) fn charge_leaf(&mut self, id: ObjectId) -> Result<(), Error> {
         let payer = self.objects.get(id).account;
         self.ledger.take(payer, Resource::Frames, 1)?;
         self.ledger
             .take(payer, Resource::Tables, 1)
-            .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))
+            .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))?;
+        self.pager.cached.leaves += u64::from(self.is_cached(id));
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub(crate) fn refund_leaves(&mut self, id: ObjectId, count: u64) {
+        let payer = self.objects.get(id).account;
+        self.ledger.give(payer, Resource::Tables, count);
+        self.ledger.give(payer, Resource::Frames, count);
+        if self.is_cached(id) {
+            self.pager.cached.leaves -= count;
+        }
     }
 
     /// Makes room for what is known of a slot.
@@ -263,47 +278,32 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`], [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn make_slot(&mut self, id: ObjectId, slot: u64) -> Result<(), Error> {
-        let object = self.objects.get_mut(id);
+        let object = self.objects.get(id);
         if object.slots.get(slot).is_some() {
             return Ok(());
         }
-        let cost = object.slots.cost(slot);
-        self.charge_bytes(id, cost)?;
-        let made = self.objects.get_mut(id).slots.make(slot);
-        made.inspect_err(|_| self.refund_bytes(id, cost))
-    }
-
-    /// Charges bytes of the heap for the slots and limits that are known of an object. Those of an object that was kept in this start stay when all programs have ended, so they count as
-    /// its row does. Objects of earlier starts are left out: somebody may only want to read, and rows of earlier starts alone may be as many as there may be.
-    pub(crate) fn charge_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
+        let (payer, cost) = (object.account, object.slots.cost(slot));
+        self.ledger.take(payer, Resource::Bytes, cost)?;
         let object = self.objects.get_mut(id);
-        self.ledger.take(object.account, Resource::Bytes, bytes)?;
-        if object.kept_now {
-            self.ledger
-                .take(object.account, Resource::Rows, bytes)
-                .inspect_err(|_| self.ledger.give(object.account, Resource::Bytes, bytes))?;
-            object.rows += bytes;
+        object
+            .slots
+            .make(slot)
+            .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, cost))?;
+        object.bytes += cost;
+        if self.is_cached(id) {
+            self.pager.cached.bytes += cost;
         }
-        object.bytes += bytes;
         Ok(())
     }
 
     /// Takes that back.
-    pub(crate) fn refund_bytes(&mut self, id: ObjectId, bytes: u64) {
+    fn refund_slots_of(&mut self, id: ObjectId, bytes: u64) {
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
         self.ledger.give(object.account, Resource::Bytes, bytes);
-        if object.kept_now {
-            object.rows -= bytes;
-            self.ledger.give(object.account, Resource::Rows, bytes);
+        if self.is_cached(id) {
+            self.pager.cached.bytes -= bytes;
         }
-    }
-
-    /// Takes that back.
-    pub(crate) fn refund_leaf(&mut self, id: ObjectId) {
-        let payer = self.objects.get(id).account;
-        self.ledger.give(payer, Resource::Tables, 1);
-        self.ledger.give(payer, Resource::Frames, 1);
     }
 
     /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them. As far as the budget reaches; tells whether that
@@ -317,6 +317,15 @@ impl Server {
     pub(crate) fn blocks_gone(&mut self, id: ObjectId, first: u64, end: u64) {
         let colour = self.objects.get(id).base() % SLOT / PAGE;
         self.marks_gone(id, first + colour, end + colour);
+    }
+
+    /// Nobody pays for blocks in some slots of a kept object any more, though they are in use: all programs may take so many less, for the disk has none more. As far as the budget
+    /// reaches; tells whether that was all.
+    pub(crate) fn blocks_of_slots_go(&mut self, id: ObjectId, first: u64, end: u64) -> bool {
+        let before = limits::that_stays(&self.ledger, self.programs);
+        let all = self.marks_go(id, first * PAGES_PER_SLOT, end * PAGES_PER_SLOT);
+        limits::follow(&mut self.ledger, self.programs, before);
+        all
     }
 
     /// [`Server::blocks_go`] with pages counted from the start of the first slot.
@@ -345,50 +354,101 @@ impl Server {
         }
     }
 
+    // ---- the cache ------------------------------------------------------------------------------
+
+    /// Whether no program that lives pays for an object, but all together do. What is known of such a kept object's slots, and its page tables, are a *cache* of what the
+    /// disk has (decision 0178).
+    pub(crate) fn is_cached(&self, id: ObjectId) -> bool {
+        let object = self.objects.get(id);
+        object.account == self.programs && object.is_persistent() && self.programs != AccountId::ROOT
+    }
+
+    /// Whether the cache has as many page tables as it may, or so many bytes more would be too many. It has an eighth, so whatever is read and written of such objects keeps no
+    /// program from starting.
+    pub(crate) fn cache_is_full(&self, bytes: u64) -> bool {
+        let Cached { leaves, bytes: has } = self.pager.cached;
+        leaves >= self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART
+            || has > 0 && has + bytes > self.heap_of_first
+    }
+
+    /// Whether somebody may have been refused because the cache is full.
+    pub(crate) fn is_cache_short(&self, error: Error) -> bool {
+        error == Error::LimitReached && self.programs != AccountId::ROOT && self.cache_is_full(CACHE_SHORT)
+    }
+
+    /// Makes sure that the cache may have a page table for a slot, if the object is one of it.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`].
+    pub(crate) fn cache_has_room(&self, id: ObjectId, slot: u64) -> Result<(), Error> {
+        let object = self.objects.get(id);
+        if self.is_cached(id) && self.cache_is_full(object.slots.cost(slot - object.first_slot())) {
+            return Err(Error::LimitReached);
+        }
+        Ok(())
+    }
+
+    /// Whether an account lives no longer that pays for an object. It may be in use all the same.
+    pub(crate) fn is_unpaid(&self, id: ObjectId) -> bool {
+        let object = self.objects.get(id);
+        object.is_persistent() && (object.account == self.programs || !self.ledger.is_open(object.account))
+    }
+
     /// An object of the system or of the first task that a program changes is paid by all programs from then on, with what the program has done for
-    /// it: else nothing bound that. The objects of the system stay its own; they hold little.
+    /// it: else nothing bound that. So is a kept one whose program has ended. The objects of the system stay their own; they hold little.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn programs_take_over(&mut self, id: ObjectId) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let takes = !self.ledger.is_within(object.account, self.programs)
-            && self.ledger.is_within(self.account_of(self.current), self.programs)
+        let (payer, is_kept) = (object.account, object.is_persistent());
+        let is_of_others = !self.ledger.is_within(payer, self.programs);
+        let has_ended = is_kept && payer != self.programs && !self.ledger.is_open(payer);
+        let takes = (is_of_others || has_ended)
+            && self.is_of_program(self.current)
             && !system_objects().contains(&object.base());
-        if takes {
-            self.set_account(id, self.programs)?;
-            if self.objects.get(id).is_persistent() {
-                // Without memory for it, the row names the payer before, and the next start asks once more.
-                let record = self.objects.get(id).record.copy()?;
-                let _ = self.put_record(record);
-                self.note_row_change(id);
+        if takes && is_kept {
+            // It takes nothing that it does not have already, so that counts without a bound: somebody may only want to read it.
+            let before = limits::that_stays(&self.ledger, self.programs);
+            let object = self.objects.get(id);
+            self.pager.cached.leaves += object.leaves;
+            self.pager.cached.bytes += object.slots.bytes();
+            for (resource, amount) in RESOURCE_LIST.into_iter().zip(object.charges()) {
+                self.ledger.force(self.programs, resource, amount);
             }
+            self.paid_by(id, self.programs);
+            limits::follow(&mut self.ledger, self.programs, before);
+            // Without memory for it, the row names the payer before, and the next start asks once more.
+            let record = self.objects.get(id).record.copy()?;
+            let _ = self.put_record(record);
+            self.note_row_change(id);
+        } else if takes {
+            self.set_account(id, self.programs)?;
         }
         Ok(())
     }
 
-    /// Says from now on who pays for an object. A kept one takes no further row and no further addresses, so these count without a bound: somebody may only want to read it.
+    /// Says from now on who pays for a transient object.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn set_account(&mut self, id: ObjectId, payer: AccountId) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let (before, charges) = (object.account, object.charges());
-        if before != payer {
-            let mut bounded = charges;
-            let kept = [Resource::Rows, Resource::Kept]
-                .map(|resource| (resource, core::mem::take(&mut bounded[resource as usize])));
-            self.ledger.take_all(payer, &bounded)?;
-            for (resource, amount) in kept {
-                self.ledger.force(payer, resource, amount);
-            }
-            self.ledger.give_all(before, &charges);
-            let number = self.ledger.number(payer);
-            let object = self.objects.get_mut(id);
-            object.account = payer;
-            object.record.account = number;
+        if object.account != payer {
+            self.ledger.take_all(payer, &object.charges())?;
+            self.paid_by(id, payer);
         }
         Ok(())
+    }
+
+    /// An account that was charged for all that an object has pays for it instead of the one before.
+    fn paid_by(&mut self, id: ObjectId, payer: AccountId) {
+        let number = self.ledger.number(payer);
+        let object = self.objects.get_mut(id);
+        let (before, charges) = (object.account, object.charges());
+        object.account = payer;
+        object.record.account = number;
+        self.ledger.give_all(before, &charges);
     }
 
     // ---- when memory is short ---------------------------------------------------------------------

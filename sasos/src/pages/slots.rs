@@ -316,6 +316,11 @@ impl Slots {
         tables_cost(chunks) - tables_cost(self.rest.len()) + CHUNK_COST
     }
 
+    /// Bytes that [`Slots::make`] has taken so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        tables_cost(self.rest.len()) + self.chunks() * CHUNK_COST
+    }
+
     /// Makes room for a slot.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use store::{ObjectRecord, PdxRecord};
 
 use crate::{
     Answer, Server, World,
-    accounts::{AccountId, Resource, limits},
+    accounts::{AccountId, Resource},
     containers::push,
     directory::object::{ObjectId, record_bytes},
     lives::continuation::Continuation,
@@ -209,23 +209,24 @@ impl Server {
     fn commit_passwords(&mut self, world: &mut impl World, caller: Caller, id: ObjectId, change: Change) -> Answer {
         self.row_may_change(world, id)?;
         let Change {
-            record,
+            mut record,
             password,
             effect,
             clist,
         } = change;
+        let (before, after) = (record_bytes(&self.objects.get(id).record), record_bytes(&record));
+        if after > before {
+            self.programs_take_over(id)?;
+            record.account = self.objects.get(id).record.account;
+        }
         let object = self.objects.get(id);
         let (payer, was_row) = (object.account, object.is_persistent());
-        let (before, after) = (record_bytes(&object.record), record_bytes(&record));
         // A row has a copy of the record.
         let copies = if was_row { 2 } else { 1 };
         let (more, less) = (
             copies * after.saturating_sub(before),
             copies * before.saturating_sub(after),
         );
-        if was_row && payer == AccountId::ROOT && !self.may_grow_old_rows(caller, more) {
-            return Err(Error::LimitReached.into());
-        }
         self.pay_record(payer, more, was_row)?;
         let named = self.names.add(clist);
         let put = named.and_then(|()| {
@@ -259,14 +260,6 @@ impl Server {
         let withdrawal = self.withdraw_begin(world, id);
         self.threads.record(caller.thread).continuation = Continuation::Revoke { withdrawal, password };
         self.revoke(world, caller, withdrawal, password, true)
-    }
-
-    /// Whether rows of earlier starts, which the root pays for, may take so many bytes more: their owners are programs, and all
-    /// rows of programs together have a bound, in whatever start they were made.
-    fn may_grow_old_rows(&self, caller: Caller, more: u64) -> bool {
-        let limit = self.ledger.limit(AccountId::ROOT, Resource::Rows) / limits::ROWS_PART;
-        let used = self.ledger.used(AccountId::ROOT, Resource::Rows);
-        more == 0 || self.tasks.initial == Some(caller.task) || used.saturating_add(more) <= limit
     }
 
     /// Charges bytes of a record, which may be that of a row.

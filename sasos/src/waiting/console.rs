@@ -6,7 +6,8 @@
 //!
 //! Every task may write to the terminal and read from it; the control line is the first task's alone. The tasks that *hold* the terminal decide what its interrupt character ends:
 //! the first task, and each task that a holder has given the foreground to, until that task ends or a holder before it
-//! takes the foreground back.
+//! takes the foreground back. A holder may keep the character from all, or pass it to one child after another. So whoever types it three times within a second
+//! ends the task that the first task gave the foreground to, whatever that has done with it.
 
 use abi::{
     Error, Rights,
@@ -26,9 +27,14 @@ const STREAMS: usize = STREAM_CONTROL as usize + 1;
 /// Tasks that may hold the terminal one through the other, the first task left out.
 const HOLDERS_MAX: usize = 8;
 
+/// The time within which the interrupt character typed three times ends the first holder.
+const INSISTS_NS: u64 = 1_000_000_000;
+
 /// The state of the console streams.
 #[derive(Default)]
 pub struct Console {
+    /// When the interrupt character was typed the last times.
+    typed_ns: [Option<u64>; 2],
     /// The task that an interrupt at the terminal ends.
     foreground: Option<TaskId>,
     /// The tasks that were given the foreground, each by the one before it, the first by the first task.
@@ -76,6 +82,18 @@ impl Console {
         }
         self.foreground = task;
         Ok(())
+    }
+
+    /// The task that the interrupt character ends which is typed at a time.
+    fn interrupted(&mut self, now_ns: u64) -> Option<TaskId> {
+        let [before, last] = self.typed_ns;
+        self.typed_ns = [last, Some(now_ns)];
+        let insists = before.is_some_and(|before| now_ns.saturating_sub(before) < INSISTS_NS);
+        let first = self.holders[0].filter(|_| insists);
+        if first.is_some() {
+            self.typed_ns = [None; 2];
+        }
+        first.or(self.foreground.take())
     }
 }
 
@@ -191,8 +209,8 @@ impl Server {
 
     /// The terminal's interrupt character. `Gone` if it has ended the foreground task; otherwise it
     /// is a character like any other.
-    pub fn interrupt(&mut self) -> Outcome {
-        match self.console.foreground.take() {
+    pub fn interrupt(&mut self, world: &impl World) -> Outcome {
+        match self.console.interrupted(world.now_ns()) {
             Some(task) if self.tasks.get(task).is_some() => {
                 self.task_kill(task, EXCEPTION_INTERRUPT);
                 Outcome::Gone

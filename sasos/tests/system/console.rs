@@ -159,6 +159,44 @@ fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     system.check_to_the_end();
 }
 
+/// Whatever the task in the foreground does with it, the interrupt character typed three times within a second ends that task.
+#[test]
+fn who_insists_ends_what_runs() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut system = System::boot(64);
+    let first = system.first;
+    let types = |system: &mut System, after_ns: u64| {
+        system.platform.kernel.hardware.now_ns += after_ns;
+        system.server.handle(&mut system.platform, Event::Interrupt)
+    };
+    // It keeps the character for itself, or sends one child after another.
+    for sends in [false, true] {
+        let program = system.task(first);
+        system.call(first, Call::ConsoleForeground, &[program.0]).unwrap();
+        let next = |system: &mut System| {
+            let child = if sends { system.task(program).0 } else { 0 };
+            system.call(program, Call::ConsoleForeground, &[child]).unwrap();
+        };
+        let single = if sends { Outcome::Gone } else { Outcome::Resume };
+        for after_ns in [SECOND_NS, SECOND_NS / 2, SECOND_NS / 2, SECOND_NS, SECOND_NS / 3] {
+            next(&mut system);
+            assert_eq!(types(&mut system, after_ns), single);
+        }
+        next(&mut system);
+        assert_eq!(types(&mut system, SECOND_NS / 3), Outcome::Gone);
+        assert_eq!(
+            system.call(first, Call::ThreadWait, &[program.0, u64::MAX, 0]),
+            Ok((program.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT))
+        );
+    }
+    // At the prompt there is nobody to end.
+    system.call(first, Call::ConsoleForeground, &[0]).unwrap();
+    for _ in 0..9 {
+        assert_eq!(types(&mut system, 1), Outcome::Resume);
+    }
+    system.check_to_the_end();
+}
+
 /// A task that was never given the terminal can neither keep the interrupt from others nor turn it on them.
 #[test]
 fn only_who_holds_the_terminal_says_what_an_interrupt_ends() {

@@ -1,0 +1,264 @@
+//! Page tables, and what is known of slots, of kept objects that no program pays for: a cache, which keeps nothing from anybody (decision 0178).
+
+mod common;
+
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+    layout::Capability,
+};
+use common::{Actor, Order, Rig};
+use sasos::{
+    Access, Event, Outcome,
+    accounts::{AccountId, Resource, UNLIMITED},
+    protection::apd::Apd,
+};
+use sim::machine::Touch;
+
+/// Slots that have their records together.
+const CHUNK: u64 = 64;
+
+/// A system whose account of programs has some more of this than it uses.
+fn leave(rig: &mut Rig, programs: AccountId, resource: Resource, some: u64) {
+    let mut limits = rig.server.ledger.limits(programs);
+    limits[resource as usize] = rig.server.ledger.used(programs, resource) + some;
+    rig.server.ledger.set_limits(programs, limits);
+}
+
+/// A program with the passwords of objects, which are all 9.
+fn program(rig: &mut Rig, programs: AccountId, objects: &[u64]) -> Actor {
+    let actor = rig.actor_in(programs, UNLIMITED);
+    let (list, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 0]).unwrap();
+    let found: Vec<Capability> = objects
+        .iter()
+        .map(|&address| Capability { address, password: 9 })
+        .collect();
+    rig.write_clist(actor.space, list, &found, Order::Any);
+    rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+    actor
+}
+
+fn ends(rig: &mut Rig, actor: Actor) {
+    rig.server.task_kill(actor.task, 1);
+    rig.server.finish_ends(&mut rig.world);
+    rig.settle();
+}
+
+/// A thread touches a page until it has it; false if it ends for it.
+fn touches(rig: &mut Rig, actor: Actor, address: u64, access: Access) -> bool {
+    let touch = if access == Access::Read {
+        Touch::Read
+    } else {
+        Touch::Write
+    };
+    loop {
+        rig.world.kernel.enter_space(actor.space);
+        if rig.world.kernel.hardware.translate(address, touch).is_ok() {
+            return true;
+        }
+        let thread = actor.thread;
+        match rig.server.handle(
+            &mut rig.world,
+            Event::Fault {
+                thread,
+                address,
+                access,
+            },
+        ) {
+            Outcome::Resume => {}
+            Outcome::Block(..) => rig.move_disk(),
+            Outcome::Gone => return false,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A start with so many frames and so much heap, in which a program and the first task have kept an object of so many slots each, and the next one; the account of all programs, and the objects.
+fn later(seed: u64, frames: u32, slots: u64, heap: u64) -> (Rig, AccountId, [u64; 2]) {
+    let mut rig = Rig::new(seed, frames, 60_000);
+    // The first account is the first task's.
+    let owners = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let [of_first, of_program] = owners.map(|owner| rig.kept(owner, slots * SLOT / PAGE, 9));
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    rig.world.kernel.hardware.heap_left = heap;
+    let (_, programs) = rig.first_task();
+    (rig, programs, [of_program, of_first])
+}
+
+#[test]
+fn page_tables_of_the_cache_leave_those_of_programs() {
+    const TABLES: u64 = 160;
+    for access in [Access::Read, Access::Write] {
+        let (mut rig, programs, objects) = later(1, 8000, 150, 40 << 20);
+        let actor = program(&mut rig, programs, &objects);
+        leave(&mut rig, programs, Resource::Tables, TABLES);
+        let most = rig.server.ledger.limit(programs, Resource::Tables) / 8;
+        for base in objects {
+            for slot in 0..150 {
+                assert!(touches(&mut rig, actor, base + slot * SLOT, access), "{slot}");
+                let leaves: u64 = objects
+                    .iter()
+                    .filter_map(|&base| rig.server.objects.find(base))
+                    .map(|id| rig.server.objects.get(id).leaves)
+                    .sum();
+                assert!(leaves <= most, "{leaves} of {most}");
+            }
+        }
+        rig.check();
+        assert!(rig.server.ledger.left(programs, Resource::Tables) > TABLES / 2);
+        // Others have it meanwhile, too, and find what was written.
+        rig.checkpoint().unwrap();
+        let other = program(&mut rig, programs, &objects);
+        assert!((0..150).all(|slot| touches(&mut rig, other, objects[0] + slot * SLOT, Access::Read)));
+        rig.check();
+    }
+}
+
+#[test]
+fn slots_of_the_cache_leave_heap_to_programs() {
+    for access in [Access::Read, Access::Write] {
+        let heap = 4 << 20;
+        let (mut rig, programs, objects) = later(2, 16_000, 60 * CHUNK, heap);
+        let actor = program(&mut rig, programs, &objects);
+        let before = rig.server.ledger.left(programs, Resource::Bytes);
+        for base in objects {
+            for chunk in 0..60 {
+                assert!(
+                    touches(&mut rig, actor, base + (1 + chunk * CHUNK) * SLOT, access),
+                    "{chunk}"
+                );
+                let left = rig.server.ledger.left(programs, Resource::Bytes);
+                assert!(left + heap / 6 > before, "{left} of {before}");
+            }
+        }
+        rig.check();
+    }
+}
+
+/// A program that has ended leaves nothing that is not taken back: neither what it has written in objects of others nor what it has kept itself.
+#[test]
+fn what_was_written_is_taken_back_when_it_is_clean() {
+    let (mut rig, programs, [base, _]) = later(3, 16_000, 60 * CHUNK, 40 << 20);
+    let blocks = rig.server.ledger.left(programs, Resource::Blocks);
+    let actor = program(&mut rig, programs, &[base]);
+    let own = rig.kept(actor, 60 * CHUNK * SLOT / PAGE, 9);
+    for chunk in 0..60 {
+        for base in [base, own] {
+            assert!(touches(
+                &mut rig,
+                actor,
+                base + (1 + chunk * CHUNK) * SLOT,
+                Access::Write
+            ));
+        }
+    }
+    ends(&mut rig, actor);
+    rig.checkpoint().unwrap();
+    let paid = rig.server.ledger.used(programs, Resource::Blocks);
+    assert!(paid > 0);
+    rig.server.take_back(&mut rig.world);
+    rig.server.ledger.empty_all_hands();
+    let id = rig.server.objects.find(base).unwrap();
+    let object = rig.server.objects.get(id);
+    assert!(object.leaves == 0 && object.blocks == 0 && object.slots.get(1).is_none());
+    assert_eq!(rig.server.ledger.used(programs, Resource::Blocks), 0);
+    // The disk has no more than before, so programs may not take more of it.
+    assert_eq!(rig.server.ledger.left(programs, Resource::Blocks), blocks - paid);
+    rig.check();
+}
+
+/// What a program takes over from others by using it has been there before: it is charged to all programs, and leaves them as much as they had.
+#[test]
+fn what_is_taken_over_takes_nothing_from_programs() {
+    let mut rig = Rig::new(4, 8000, 60_000);
+    let before = rig.actor(Apd::EMPTY);
+    let mut files: Vec<u64> = (0..100).map(|_| rig.kept(before, 1, 9)).collect();
+    rig.checkpoint().unwrap();
+    let (mut rig, _) = rig.crash();
+    rig.world.kernel.hardware.heap_left = 40 << 20;
+    let (first, programs) = rig.first_task();
+    for _ in 0..100 {
+        let base = rig.kept(first, 3 * SLOT / PAGE, 9);
+        rig.store(first.space, base + SLOT, 1).unwrap();
+        files.push(base);
+    }
+    rig.checkpoint().unwrap();
+    let actor = program(&mut rig, programs, &files);
+    // Not one row, nor a block, more than there are.
+    rig.server.ledger.empty_all_hands();
+    let stays = [Resource::Rows, Resource::Kept, Resource::Blocks];
+    for resource in stays {
+        leave(&mut rig, programs, resource, 0);
+    }
+    let bytes = rig.server.ledger.left(programs, Resource::Bytes);
+    for (number, &base) in files.iter().enumerate() {
+        for slot in 0..if number < 100 { 1 } else { 3 } {
+            assert!(
+                touches(&mut rig, actor, base + slot * SLOT, Access::Read),
+                "{slot} of {number}"
+            );
+        }
+    }
+    // But for blocks that the first task had in hand.
+    let left = stays.map(|resource| rig.server.ledger.left(programs, resource));
+    assert!(left[..2] == [0, 0] && left[2] <= 32, "{left:?}");
+    let left = rig.server.ledger.left(programs, Resource::Bytes);
+    // The domain of the program has noted them, and each stretch of addresses has a table.
+    assert!(left + (64 << 10) > bytes, "{left} of {bytes}");
+    rig.check();
+}
+
+/// A program that was refused leaves no note of it to others.
+#[test]
+fn a_refusal_is_for_the_one_who_asked() {
+    const PAGES: u64 = 20;
+    let (mut rig, programs, objects) = later(5, 8000, 3, 40 << 20);
+    let has_all = |rig: &mut Rig, actor: Actor, access: Access| {
+        (0..PAGES).all(|page| touches(rig, actor, objects[0] + page * PAGE, access))
+    };
+    let writer = program(&mut rig, programs, &objects);
+    assert!(has_all(&mut rig, writer, Access::Write));
+    ends(&mut rig, writer);
+    rig.put_away();
+    rig.server.take_back(&mut rig.world);
+    let [greedy, other] = [(); 2].map(|()| program(&mut rig, programs, &objects));
+    let (copy, _) = rig.call(greedy, Call::ObjCreate, &[PAGES * PAGE, 0]).unwrap();
+    rig.store(greedy.space, copy, 1).unwrap();
+    let tables = rig.server.ledger.limit(programs, Resource::Tables);
+    rig.server.ledger.empty_all_hands();
+    leave(&mut rig, programs, Resource::Tables, 0);
+    // Further pages are read ahead.
+    let copied = rig.call(greedy, Call::PageCopy, &[objects[0], copy, PAGES]);
+    assert_eq!(copied, Err(Error::LimitReached));
+    rig.settle();
+    leave(&mut rig, programs, Resource::Tables, tables);
+    assert!(has_all(&mut rig, other, Access::Read));
+    rig.check();
+}
+
+/// Clean pages give way to the places of threads as to all else.
+#[test]
+fn threads_are_made_while_memory_is_full_of_clean_pages() {
+    let (mut rig, programs, objects) = later(6, 4000, 20, 40 << 20);
+    let actor = program(&mut rig, programs, &objects);
+    for page in 0..9000 {
+        assert!(touches(
+            &mut rig,
+            actor,
+            objects[page % 2] + page as u64 / 2 * PAGE,
+            Access::Write
+        ));
+    }
+    rig.checkpoint().unwrap();
+    assert!(rig.world.kernel.frames().free() < 200);
+    let mut least = u64::MAX;
+    for number in 0..300 {
+        let entry = objects[0];
+        let made = rig.call(actor, Call::ThreadCreate, &[entry, 0, 3]);
+        assert!(made.is_ok(), "{number}: {made:?}");
+        least = least.min(rig.world.kernel.frames().free());
+    }
+    assert!(least > 40, "{least} frames were free");
+    rig.check();
+}
