@@ -262,3 +262,35 @@ fn threads_are_made_while_memory_is_full_of_clean_pages() {
     assert!(least > 40, "{least} frames were free");
     rig.check();
 }
+
+/// However many ask, so many pages are on their way from the disk and no more, and all come.
+#[test]
+fn reads_under_way_have_a_bound() {
+    const PAGES: u64 = 1500;
+    let (mut rig, programs, objects) = later(7, 8000, 4, 40 << 20);
+    let actor = program(&mut rig, programs, &objects);
+    let pages: Vec<u64> = (0..PAGES).map(|page| objects[0] + page * PAGE).collect();
+    for &address in &pages {
+        assert!(touches(&mut rig, actor, address, Access::Write));
+    }
+    rig.put_away();
+    let (thread, access) = (actor.thread, Access::Read);
+    let mut most = 0;
+    for &address in &pages {
+        while rig.server.handle(
+            &mut rig.world,
+            Event::Fault {
+                thread,
+                address,
+                access,
+            },
+        ) == Outcome::Resume
+        {}
+        most = most.max(rig.server.pager.reads());
+    }
+    assert!((200..=256).contains(&most), "{most}");
+    for &address in &pages {
+        assert!(touches(&mut rig, actor, address, Access::Read));
+    }
+    rig.check();
+}

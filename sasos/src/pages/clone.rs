@@ -337,7 +337,8 @@ impl Server {
         let end = to.min(from + READ_AHEAD * PAGE);
         let mut next = from + PAGE;
         // A page that could not be read is for the call that comes to it.
-        while next < end && world.frames_free() > FRAME_RESERVE && !self.pager.failed.has(next) {
+        while next < end && world.frames_free() > FRAME_RESERVE && !self.pager.failed.has(next) && !self.has_all_reads()
+        {
             let passes = self.is_resident(id, next) || self.pager.reading.has(next);
             let cost = if passes { COST_PASSED } else { COST_ASKED };
             if !self.budget.has(cost) {

@@ -21,6 +21,9 @@ use crate::{
 /// The cost of asking for a page, in instructions, roughly.
 const COST_READ: Cost = Cost::calling(2_000, 2);
 
+/// Pages that may be on their way from the disk: more than it works on at once.
+const READS_MAX: usize = 256;
+
 impl Server {
     /// The frame of a page that is resident; nothing if the page is zero and not resident.
     ///
@@ -64,6 +67,10 @@ impl Server {
             return Err(error.into());
         }
         if !self.pager.reading.has(address) {
+            // Nobody pays for reads under way, so they have a bound.
+            if let Some(first) = self.pager.reading.first_key().filter(|_| self.has_all_reads()) {
+                return Err(Stop::Wait(Key::Page(first)));
+            }
             // The store takes a frame for what it reads.
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;
@@ -91,6 +98,11 @@ impl Server {
         } else {
             Ok(None)
         }
+    }
+
+    /// Whether as many pages are on their way as may be.
+    pub(crate) fn has_all_reads(&self) -> bool {
+        self.pager.reading.count() >= READS_MAX
     }
 
     /// A page that the store has read.
