@@ -294,3 +294,31 @@ fn reads_under_way_have_a_bound() {
     }
     rig.check();
 }
+
+/// Neither copies of its pages nor those who use it hold a page table in the cache.
+#[test]
+fn nobody_holds_what_is_in_the_cache() {
+    const TABLES: u64 = 160;
+    let (mut rig, programs, objects) = later(8, 8000, 60, 40 << 20);
+    let base = objects[0];
+    let users: Vec<Actor> = (0..9).map(|_| program(&mut rig, programs, &objects)).collect();
+    let (copy, _) = rig.call(users[0], Call::ObjCreate, &[60 * PAGE, 0]).unwrap();
+    leave(&mut rig, programs, Resource::Tables, TABLES);
+    for slot in 0..60 {
+        assert!(touches(&mut rig, users[1], base + slot * SLOT, Access::Write));
+        rig.store(users[1].space, base + slot * SLOT, slot).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    for slot in 0..60 {
+        let copied = rig.call(users[0], Call::PageCopy, &[base + slot * SLOT, copy + slot * PAGE, 1]);
+        assert!(copied.is_ok(), "{slot}: {copied:?}");
+        for &user in &users[2..] {
+            assert!(touches(&mut rig, user, base + slot * SLOT, Access::Read), "{slot}");
+        }
+    }
+    let id = rig.server.objects.find(base).unwrap();
+    let most = rig.server.ledger.limit(programs, Resource::Tables) / 8;
+    assert!(rig.server.objects.get(id).leaves <= most);
+    assert!((0..60).all(|slot| rig.load(users[0].space, copy + slot * PAGE) == Ok(slot)));
+    rig.check();
+}

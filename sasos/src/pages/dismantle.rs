@@ -165,8 +165,9 @@ impl Server {
             let object = self.objects.get_mut(id);
             let writable = !entry.write_withheld && entry.limits.contains(Rights::W);
             let dirty = object.slots.touch(place.slot).dirty.has(place.index);
-            // A frame that somebody else has too may be on its way to the disk.
-            if dirty || writable || world.frame_references(entry.frame) > 1 {
+            // A frame that somebody else has too may be on its way to the disk. If none is, a clone has it.
+            let may_be_written = self.checkpoint.is_busy() && world.frame_references(entry.frame) > 1;
+            if dirty || writable || may_be_written {
                 continue;
             }
             object.known = 0;

@@ -24,6 +24,8 @@ const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(2_000);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
+/// How often an object is taken away anew from those who find it again meanwhile.
+const TIMES_MAX: u8 = 8;
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
@@ -44,6 +46,8 @@ pub(crate) struct Idle {
     takes_used: bool,
     /// Such an object is taken away from those who have found it: nodes older than this epoch are to go.
     withdrawn: Option<u64>,
+    /// How often that was begun anew.
+    times: u8,
     /// Whether anything was taken back.
     pub(crate) has_gained: bool,
 }
@@ -58,6 +62,7 @@ impl Default for Idle {
             short: AccountId::ROOT,
             takes_used: false,
             withdrawn: None,
+            times: 0,
             has_gained: false,
         }
     }
@@ -110,12 +115,14 @@ impl Server {
             ..
         } = self.pager.idle;
         // Whoever uses them finds them again, which takes time: so these come last.
-        if piece == Piece::More || has_gained || takes_used || !self.ledger.is_within(self.programs, short) {
+        let is_enough = has_gained && !self.is_cache_short(Error::LimitReached);
+        if piece == Piece::More || is_enough || takes_used || !self.ledger.is_within(self.programs, short) {
             return piece;
         }
         self.pager.idle = Idle {
             short,
             takes_used: true,
+            has_gained,
             ..Idle::default()
         };
         Piece::More
@@ -136,6 +143,7 @@ impl Server {
                 slot: 0,
                 at: 0,
                 withdrawn: None,
+                times: 0,
                 ..self.pager.idle
             };
         }
@@ -171,9 +179,11 @@ impl Server {
             if !self.is_taken_away(world, id) {
                 return false;
             }
-            // Those who have found it again meanwhile are unlinked with each page table, unless they are many.
+            // Those who have found it again meanwhile are unlinked with each page table. If they are many it is taken away from them, too, but not for ever.
             if self.objects.get(id).nodes.len() > FEW {
-                return true;
+                let idle = &mut self.pager.idle;
+                (idle.withdrawn, idle.times) = (None, idle.times + 1);
+                return idle.times > TIMES_MAX;
             }
         }
         let object = self.objects.get(id);
