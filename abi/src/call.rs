@@ -171,7 +171,7 @@ calls! {
     73 ConsoleRead console_read(stream, address, bytes) -> "read", ""; "W on the buffer";
         "Reads at least a byte, from a stream as `ConsoleWrite` has them; 0 means the end (the terminal has none in script mode).";
     74 ConsoleForeground console_foreground(thread) -> "", ""; "holder of the terminal";
-        "An interrupt at the terminal ends the task of that thread, a child of the caller (0: none, it is an ordinary character). The first task holds the terminal, and each task that a holder gave the foreground to, until it ends or a holder before it passes the foreground on anew; others get Protection.";
+        "An interrupt at the terminal ends the task of that thread, a child of the caller (0: none, it is an ordinary character). The first task holds the terminal, and each task that a holder gave the foreground to, until it ends or a holder before it passes the foreground on anew; others get Protection. Typed three times within a second, it ends the task that the first task gave the foreground to, whatever is in the foreground then.";
     75 ClockRead clock_read() -> "ns", "ns since 1970"; "-";
         "Nanoseconds since boot, and the time of day.";
     76 RandomRead random_read() -> "word", ""; "-";

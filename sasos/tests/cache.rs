@@ -1,4 +1,4 @@
-//! Page tables, and what is known of slots, of kept objects that no program pays for: a cache, which keeps nothing from anybody (decision 0178).
+//! Page tables, and what is known of slots, of kept objects that no program pays for: a cache, which keeps nothing from anybody (decision 0186).
 
 mod common;
 

@@ -357,7 +357,7 @@ impl Server {
     // ---- the cache ------------------------------------------------------------------------------
 
     /// Whether no program that lives pays for an object, but all together do. What is known of such a kept object's slots, and its page tables, are a *cache* of what the
-    /// disk has (decision 0178).
+    /// disk has (decision 0186).
     pub(crate) fn is_cached(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
         object.account == self.programs && object.is_persistent() && self.programs != AccountId::ROOT
