@@ -322,3 +322,21 @@ fn nobody_holds_what_is_in_the_cache() {
     assert!((0..60).all(|slot| rig.load(users[0].space, copy + slot * PAGE) == Ok(slot)));
     rig.check();
 }
+
+/// Map nodes of the store take heap that nobody pays for: they go when nothing else helps.
+#[test]
+fn map_nodes_go_where_heap_is_short() {
+    let (mut rig, programs, objects) = later(9, 8000, 3000, 40 << 20);
+    let actor = program(&mut rig, programs, &objects);
+    for page in 0..300 {
+        assert!(touches(&mut rig, actor, objects[0] + page * 10 * SLOT, Access::Write));
+    }
+    ends(&mut rig, actor);
+    rig.put_away();
+    rig.server.take_back(&mut rig.world);
+    assert!(rig.server.store.stats().map_nodes > 300);
+    rig.world.kernel.hardware.heap_left = 1 << 20;
+    rig.server.take_back(&mut rig.world);
+    assert_eq!(rig.server.store.stats().map_nodes, 0);
+    rig.check();
+}

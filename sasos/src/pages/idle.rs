@@ -5,6 +5,8 @@
 
 use abi::{Error, address::slot_of};
 
+use store::Look;
+
 use crate::{
     Server, World,
     accounts::AccountId,
@@ -15,6 +17,7 @@ use crate::{
     pages::{
         dismantle::{Costs, piece_of},
         pager::FRAME_RESERVE,
+        release::COST_NODE_GONE,
     },
     protection::withdraw::FEW,
 };
@@ -29,6 +32,16 @@ const TIMES_MAX: u8 = 8;
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
+/// What is taken back now. What somebody uses is found again, or read again, which takes time: so it goes only where the rest does not help.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Takes {
+    Unused,
+    /// What is in use of objects that no program pays for.
+    Used,
+    /// Map nodes of the store, each of which takes some heap.
+    Nodes,
+}
+
 /// How far taking back has got.
 #[derive(Copy, Clone)]
 pub(crate) struct Idle {
@@ -42,8 +55,7 @@ pub(crate) struct Idle {
     slot: u64,
     /// The account that lacks memory: what others pay for would not help it.
     short: AccountId,
-    /// Whether what is in use is taken back, too, of objects that no program pays for.
-    takes_used: bool,
+    takes: Takes,
     /// Such an object is taken away from those who have found it: nodes older than this epoch are to go.
     withdrawn: Option<u64>,
     /// How often that was begun anew.
@@ -60,7 +72,7 @@ impl Default for Idle {
             at: 0,
             slot: 0,
             short: AccountId::ROOT,
-            takes_used: false,
+            takes: Takes::Unused,
             withdrawn: None,
             times: 0,
             has_gained: false,
@@ -80,14 +92,18 @@ impl Server {
 
     /// The account that lacks memory when somebody could not have some; none if it was refused for another reason.
     pub(crate) fn who_is_short(&self, world: &impl World, payer: AccountId, error: Error) -> Option<AccountId> {
-        let reserve = heap_reserve(world);
-        let heap = world.heap().1.saturating_sub(reserve) <= self.heap_of_first.max(reserve);
-        let machine = heap || world.frames_free() < FEW_FRAMES;
+        let machine = self.lacks_heap(world) || world.frames_free() < FEW_FRAMES;
         match error {
             Error::NoMemory | Error::LimitReached if machine => Some(AccountId::ROOT),
             Error::NoMemory | Error::LimitReached => self.ledger.who_is_short(payer),
             _ => None,
         }
+    }
+
+    /// Whether programs are refused heap, or soon are, whatever their accounts have left.
+    fn lacks_heap(&self, world: &impl World) -> bool {
+        let reserve = heap_reserve(world);
+        world.heap().1.saturating_sub(reserve) <= self.heap_of_first.max(reserve)
     }
 
     /// Takes back all that nobody uses.
@@ -106,26 +122,44 @@ impl Server {
             )
         };
         let before = has(self);
-        let piece = self.idle_callees_and_objects(world);
+        let takes = self.pager.idle.takes;
+        let piece = if takes == Takes::Nodes {
+            self.idle_nodes(world)
+        } else {
+            self.idle_callees_and_objects(world)
+        };
         self.pager.idle.has_gained |= has(self) != before;
-        let Idle {
-            short,
-            takes_used,
-            has_gained,
-            ..
-        } = self.pager.idle;
-        // Whoever uses them finds them again, which takes time: so these come last.
-        let is_enough = has_gained && !self.is_cache_short(Error::LimitReached);
-        if piece == Piece::More || is_enough || takes_used || !self.ledger.is_within(self.programs, short) {
-            return piece;
-        }
+        let Idle { short, has_gained, .. } = self.pager.idle;
+        let next = match takes {
+            _ if piece == Piece::More || !self.ledger.is_within(self.programs, short) => return piece,
+            Takes::Unused if !has_gained || self.is_cache_short(Error::LimitReached) => Takes::Used,
+            Takes::Unused | Takes::Used if !has_gained && self.lacks_heap(world) => Takes::Nodes,
+            _ => return Piece::Done,
+        };
         self.pager.idle = Idle {
             short,
-            takes_used: true,
+            takes: next,
             has_gained,
             ..Idle::default()
         };
         Piece::More
+    }
+
+    /// Has the store give up map nodes that are as they are on the disk.
+    fn idle_nodes(&mut self, world: &mut impl World) -> Piece {
+        // Those that a running job has just read are not taken from under it.
+        while !self.checkpoint.is_busy() {
+            if !self.budget.spend(COST_NODE_GONE) {
+                return Piece::More;
+            }
+            match self.store.shrink(world) {
+                Look::Dropped => self.pager.idle.has_gained = true,
+                Look::Passed => {}
+                Look::Over => break,
+            }
+            self.store.give_heap_back();
+        }
+        Piece::Done
     }
 
     fn idle_callees_and_objects(&mut self, world: &mut impl World) -> Piece {
@@ -173,7 +207,7 @@ impl Server {
         }
         let is_unpaid = self.is_unpaid(id);
         if self.objects.get(id).has_holders() {
-            if !self.pager.idle.takes_used || !is_unpaid {
+            if self.pager.idle.takes == Takes::Unused || !is_unpaid {
                 return true;
             }
             if !self.is_taken_away(world, id) {

@@ -40,7 +40,7 @@ const LOOKS_LEAST: u64 = 10;
 /// The cost of taking a clean page, beside that of the look.
 const COST_TAKEN: Cost = Cost::calling(200, 2);
 /// The cost of having the store give up a map node, and of having it look at one that stays.
-const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
+pub(crate) const COST_NODE_GONE: Cost = Cost::calling(1_600, 2);
 const COST_NODE_PASSED: Cost = Cost::own(300);
 /// The part of the budget that is left to the caller, to make use of a frame, roughly.
 const COST_CALLER: Cost = Cost::calling(5_000, 12);
