@@ -340,3 +340,20 @@ fn map_nodes_go_where_heap_is_short() {
     assert_eq!(rig.server.store.stats().map_nodes, 0);
     rig.check();
 }
+
+/// A call that needs more than the cache of the smallest machine gets it.
+#[test]
+fn the_longest_copy_is_done_in_a_small_cache() {
+    let (mut rig, programs, objects) = later(10, 8000, 127, 40 << 20);
+    let actor = program(&mut rig, programs, &objects);
+    leave(&mut rig, programs, Resource::Tables, 1700);
+    for slot in 0..127 {
+        assert!(touches(&mut rig, actor, objects[0] + slot * SLOT, Access::Write));
+    }
+    rig.checkpoint().unwrap();
+    // A page in each slot.
+    let pages = 127 * SLOT / PAGE;
+    rig.call(actor, Call::PageCopy, &[objects[0], objects[1], pages])
+        .unwrap();
+    rig.check();
+}

@@ -55,8 +55,11 @@ const MARKS_AT_ONCE: u64 = 16;
 const COST_FORGET: Cost = Cost::calling(430, 1);
 /// The part of all programs' page tables that the cache may have.
 const CACHE_PART: u64 = 8;
-/// Bytes of it that few slots need more of.
-const CACHE_SHORT: u64 = 64 << 10;
+/// What a piece of a call may need of it at once, and more: it needs source and target together.
+const CACHE_SHORT: Cached = Cached {
+    leaves: 8,
+    bytes: 64 << 10,
+};
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -363,17 +366,19 @@ impl Server {
         object.account == self.programs && object.is_persistent() && self.programs != AccountId::ROOT
     }
 
-    /// Whether the cache has as many page tables as it may, or so many bytes more would be too many. It has an eighth, so whatever is read and written of such objects keeps no
-    /// program from starting.
-    pub(crate) fn cache_is_full(&self, bytes: u64) -> bool {
-        let Cached { leaves, bytes: has } = self.pager.cached;
-        leaves >= self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART
-            || has > 0 && has + bytes > self.heap_of_first
+    /// Whether so many page tables, or bytes, more would be too many for the cache. It has an eighth, so whatever is read and written of such objects keeps no program from
+    /// starting.
+    fn is_beyond_cache(&self, leaves: u64, bytes: u64) -> bool {
+        let has = self.pager.cached;
+        has.leaves + leaves > self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART
+            || has.bytes > 0 && has.bytes + bytes > self.heap_of_first
     }
 
-    /// Whether somebody may have been refused because the cache is full.
+    /// Whether somebody may have been refused because the cache is full, or is soon.
     pub(crate) fn is_cache_short(&self, error: Error) -> bool {
-        error == Error::LimitReached && self.programs != AccountId::ROOT && self.cache_is_full(CACHE_SHORT)
+        error == Error::LimitReached
+            && self.programs != AccountId::ROOT
+            && self.is_beyond_cache(CACHE_SHORT.leaves, CACHE_SHORT.bytes)
     }
 
     /// Makes sure that the cache may have a page table for a slot, if the object is one of it.
@@ -382,7 +387,7 @@ impl Server {
     /// [`Error::LimitReached`].
     pub(crate) fn cache_has_room(&self, id: ObjectId, slot: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
-        if self.is_cached(id) && self.cache_is_full(object.slots.cost(slot - object.first_slot())) {
+        if self.is_cached(id) && self.is_beyond_cache(1, object.slots.cost(slot - object.first_slot())) {
             return Err(Error::LimitReached);
         }
         Ok(())

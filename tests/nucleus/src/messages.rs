@@ -273,13 +273,23 @@ fn stale(_: &Setting) -> Outcome {
 }
 
 nucleus::thread_entry!(killer_entry, killer);
-/// Deletes a thread when the others have run.
+/// The thread whose waiting the killer waits for.
+static PARTNER: AtomicU64 = AtomicU64::new(0);
+
+/// Deletes a thread when its partner waits for it, which may be on another processor.
 fn killer(victim: u64) {
-    let _ = message::receive_within(ANYONE, 1000);
+    let Ok((me, _)) = call::thread_self() else { return };
+    let mut registers = Registers::default();
+    while let Ok(state) = arch::exchange(me, PARTNER.load(Relaxed), EXCHANGE_READ, &mut registers)
+        && ![THREAD_RECEIVING, THREAD_SENDING].contains(&state)
+    {
+        let _ = message::receive_within(ANYONE, 1000);
+    }
     let _ = call::thread_delete(victim);
 }
 
 fn deleted_partner(_: &Setting) -> Outcome {
+    PARTNER.store(call::thread_self()?.0, Relaxed);
     let idle = start(idler_entry(), 50_000, 3)?;
     wait_until(idle, THREAD_RECEIVING)?;
     start(killer_entry(), idle, 3)?;
