@@ -84,8 +84,12 @@ impl Server {
             let begun = self.threads.record(caller.thread).continuation;
             self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits } = begun {
                 let count = (pages - done).min(PIECE_PAGES);
-                let copied = self.copy_piece(world, part(source, done, count), part(target, done, count));
-                if let Err(Stop::Wait(Key::Page(_))) = copied {
+                let parts = [part(source, done, count), part(target, done, count)];
+                let copied = self.copy_piece(world, parts[0], parts[1]);
+                // Where many read, it may also wait for pages of others.
+                if let Err(Stop::Wait(Key::Page(at))) = copied
+                    && parts.iter().any(|part| (part.from..part.to).contains(&at))
+                {
                     let is_short = waits == WAITS_MAX;
                     let waits = if is_short { 0 } else { waits + 1 };
                     self.threads.record(caller.thread).continuation = Continuation::Copies { done, waits };
