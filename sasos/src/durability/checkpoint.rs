@@ -14,7 +14,7 @@ use abi::{
     host::EXIT_FAILURE,
     layout::StoreReport,
 };
-use kcore::wait::Key;
+use kcore::{Frame, wait::Key};
 use store::{DirtyPage, Event, Failure, Ticket};
 
 use crate::{
@@ -370,17 +370,17 @@ impl Server {
     fn dirty_again<W: World>(&mut self, world: &W, page: &DirtyPage) {
         let address = page.base + page.page * PAGE;
         match self.resident_place(world, page.base, address) {
-            // Dropped since, or another object's: there is nothing to write any more.
-            None => self.store.unreserve(page.base, page.page),
-            Some((_, _, true)) => {}
-            Some((id, slot, false)) => {
+            Some((_, _, _, true)) => {}
+            Some((id, slot, frame, false)) if frame.number() == page.frame.0 => {
                 self.note_dirty(id, slot, index_of(address));
             }
+            // Dropped since, and perhaps read again as what it is by now, or another object's: there is nothing to write any more.
+            _ => self.store.unreserve(page.base, page.page),
         }
     }
 
-    /// The place of a page of the persistent object at `base` in memory: the object, the slot in it, and whether it is dirty.
-    fn resident_place<W: World>(&self, world: &W, base: u64, address: u64) -> Option<(ObjectId, u64, bool)> {
+    /// A page of the persistent object at `base` in memory: the object, the slot in it, the frame, and whether it is dirty.
+    fn resident_place<W: World>(&self, world: &W, base: u64, address: u64) -> Option<(ObjectId, u64, Frame, bool)> {
         let id = self.objects.find(address)?;
         let object = self.objects.get(id);
         let slot = slot_of(address) - object.first_slot();
@@ -388,8 +388,8 @@ impl Server {
             .slots
             .get(slot)
             .filter(|_| object.base() == base && object.is_persistent())?;
-        world.leaf_get(state.leaf()?, index_of(address))?;
-        Some((id, slot, state.dirty.has(index_of(address))))
+        let entry = world.leaf_get(state.leaf()?, index_of(address))?;
+        Some((id, slot, entry.frame, state.dirty.has(index_of(address))))
     }
 
     fn store_event<W: World>(&mut self, world: &mut W, event: &Event) {
