@@ -405,7 +405,12 @@ impl Storm {
         self.system.call(first, Call::ApdFlush, &[]).unwrap();
         if self.is_crowded {
             // There may be no memory for anything. It comes back with those who have taken it.
-            let answer = self.system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]);
+            let checkpoints = |system: &mut System| system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]);
+            let mut answer = checkpoints(&mut self.system);
+            if answer == Err(Error::DiskError) {
+                // That of one which began in the storm.
+                answer = checkpoints(&mut self.system);
+            }
             assert!(
                 answer.is_ok() || matches!(answer, Err(Error::NoMemory | Error::LimitReached)),
                 "{answer:?}"
