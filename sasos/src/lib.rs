@@ -55,6 +55,8 @@ pub struct Server {
     pub programs: accounts::AccountId,
     /// Bytes of the heap that programs leave to the first task, whatever they pay for: charges are never quite what the heap takes.
     pub(crate) heap_of_first: u64,
+    /// Blocks of the disk that all programs leave to it.
+    pub(crate) blocks_of_first: u64,
     /// Objects that are active, by slot.
     pub objects: directory::object::Objects,
     /// Free addresses.

@@ -362,9 +362,7 @@ fn slots_of_kept_objects_leave_room_for_the_next_program() {
     let mut rig = Rig::new(63, 60_000, 60_000);
     let heap = 12 << 20;
     rig.world.kernel.hardware.heap_left = heap;
-    let machine = limits::of_machine(&rig.world, 50_000, 0);
-    let programs = limits::of_programs(&machine, 0, 0);
-    let programs = rig.server.ledger.open(AccountId::ROOT, programs).unwrap();
+    let (_, programs) = rig.first_task();
     for round in 0..4 {
         let amounts = limits::of_program(&rig.server.ledger, programs);
         let actor = rig.actor_in(programs, amounts);

@@ -21,9 +21,11 @@ const TABLES: u64 = 200;
 
 /// The account of programs, which may have so many page tables.
 fn programs(rig: &mut Rig) -> AccountId {
+    let (_, programs) = rig.first_task();
     let mut limits = UNLIMITED;
     limits[Resource::Tables as usize] = TABLES;
-    rig.server.ledger.open(AccountId::ROOT, limits).unwrap()
+    rig.server.ledger.set_limits(programs, limits);
+    programs
 }
 
 /// Has a thread fault until it has a page; false if it ends for it.

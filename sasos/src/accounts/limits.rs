@@ -79,23 +79,16 @@ pub(crate) fn heap_of_first(machine: &Amounts, kept: u64) -> u64 {
     (machine[Resource::Bytes as usize] - kept) / 8
 }
 
-/// The most that all programs may take of the disk from now on, of which so many blocks are free: what was removed since the last
-/// program began is theirs again.
-pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64) {
+/// The most that all programs may take of the disk from now on, of which so many blocks are free, but for those that are left to the first task.
+pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64, of_first: u64) {
     let used = ledger.used(programs, Resource::Blocks);
     let mut amounts = ledger.limits(programs);
-    amounts[Resource::Blocks as usize] = used.saturating_add(free - free / 8);
+    amounts[Resource::Blocks as usize] = used.saturating_add(free.saturating_sub(of_first));
     ledger.set_limits(programs, amounts);
 }
 
 /// What stays with kept objects, whoever pays for them.
-const STAYS: [Resource; 5] = [
-    Resource::Blocks,
-    Resource::Bytes,
-    Resource::Slots,
-    Resource::Rows,
-    Resource::Kept,
-];
+const STAYS: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
 
 /// What all programs are charged of that.
 pub fn that_stays(ledger: &Ledger, programs: AccountId) -> [u64; STAYS.len()] {
@@ -256,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_the_blocks_that_are_free_by_now_but_for_an_eighth() {
+    fn programs_get_the_blocks_that_are_free_by_now_but_for_those_of_the_first_task() {
         let (mut ledger, programs) = programs();
         ledger.take(programs, Resource::Blocks, 30).unwrap();
         let before = ledger.limits(programs);
         for free in [80, 800, 0, 8] {
-            renew_blocks(&mut ledger, programs, free);
+            renew_blocks(&mut ledger, programs, free, 10);
             let mut expected = before;
-            expected[Resource::Blocks as usize] = 30 + free / 8 * 7;
+            expected[Resource::Blocks as usize] = 30 + free.saturating_sub(10);
             assert_eq!(ledger.limits(programs), expected);
         }
     }

@@ -231,9 +231,16 @@ impl Ledger {
         }
     }
 
-    /// Whether the task of an account lives.
-    pub(crate) fn is_open(&self, account: AccountId) -> bool {
-        self.record(account).open
+    /// Whether the task of an account lives, or one above it: not for an account above that of a program. Then the limits of one that lives bound what it pays for.
+    pub(crate) fn is_of_one_that_lives(&self, account: AccountId, programs: AccountId) -> bool {
+        let mut at = account;
+        while at != programs && at != AccountId::ROOT {
+            if self.record(at).open {
+                return true;
+            }
+            at = self.parent(at);
+        }
+        false
     }
 
     /// The number by which rows of the object table name an account.

@@ -87,6 +87,7 @@ impl Server {
             ledger,
             programs: AccountId::ROOT,
             heap_of_first: 0,
+            blocks_of_first: 0,
             objects: Objects::default(),
             addresses,
             names,
@@ -132,6 +133,7 @@ impl Server {
         let of_programs = self.store.objects().filter(is_own).map(kept_bytes).sum();
         let programs = limits::of_programs(&machine, kept, of_programs);
         self.heap_of_first = limits::heap_of_first(&machine, kept);
+        self.blocks_of_first = self.store.stats().free / 8;
         // The store itself says when the disk is full; a bound of what is free now would keep out what is removed later.
         machine[Resource::Blocks as usize] = u64::MAX;
         self.ledger.set_limits(AccountId::ROOT, machine);

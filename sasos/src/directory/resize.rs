@@ -248,7 +248,7 @@ impl Server {
         let (payer, before, levels) = (object.account, object.all_blocks(), object.levels_at(pages));
         let more = object.blocks + (object.parts + object.limited) * u64::from(levels) - before;
         if more > 0 {
-            self.ledger.take(payer, Resource::Blocks, more)?;
+            self.charge_blocks(payer, more)?;
         }
         self.change_length(world, id, pages)
             .inspect_err(|_| self.ledger.give(payer, Resource::Blocks, more))?;

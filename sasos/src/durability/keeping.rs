@@ -119,11 +119,13 @@ impl Server {
             blocks.set_run(place.index, end);
             let parts = blocks.parts(colour) - state.blocks.parts(colour);
             let charged = object.with_nodes(count, parts);
-            self.ledger.take(object.account, Resource::Blocks, charged)?;
+            let payer = object.account;
+            self.charge_blocks(payer, charged)?;
             if let Err(error) = self.store.reserve_run(base, pages, page, page + count) {
-                self.ledger.give(object.account, Resource::Blocks, charged);
+                self.ledger.give(payer, Resource::Blocks, charged);
                 return Err(no_room(error));
             }
+            let object = self.objects.get_mut(id);
             let state = object.slots.touch(place.slot);
             state.dirty.set_run(place.index, end);
             state.blocks = blocks;

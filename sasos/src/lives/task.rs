@@ -369,12 +369,7 @@ impl Server {
                 self.goes_on(world, Work::Idle, begins)?;
                 self.dirt_goes(world, caller)?;
             }
-            let stats = self.store.stats();
-            limits::renew_blocks(
-                &mut self.ledger,
-                self.programs,
-                stats.free.saturating_sub(stats.reserved),
-            );
+            self.renew_blocks();
             (self.programs, limits::of_program(&self.ledger, self.programs))
         } else {
             let parent = self.payer(caller);

@@ -283,9 +283,9 @@ impl Server {
         object.settle_levels(&self.store);
         let all = object.record.pages.div_ceil(store::FANOUT).max(object.limited);
         let more = limits.min(all - object.limited);
-        self.ledger
-            .take(object.account, Resource::Blocks, object.with_nodes(0, more))?;
-        object.limited += more;
+        let (payer, blocks) = (object.account, object.with_nodes(0, more));
+        self.charge_blocks(payer, blocks)?;
+        self.objects.get_mut(id).limited += more;
         Ok(())
     }
 

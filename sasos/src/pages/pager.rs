@@ -601,16 +601,18 @@ impl Server {
         let fresh = !blocks.has(index);
         let part = u64::from(fresh && !blocks.has_part(index, colour));
         let charged = object.with_nodes(fresh.into(), part);
+        let (payer, base) = (object.account, object.record.base);
         if fresh {
-            self.ledger.take(object.account, Resource::Blocks, charged)?;
+            self.charge_blocks(payer, charged)?;
         }
-        if let Err(error) = self.store.reserve_stored(world, object.record.base, page) {
+        if let Err(error) = self.store.reserve_stored(world, base, page) {
             if fresh {
-                self.ledger.give(object.account, Resource::Blocks, charged);
+                self.ledger.give(payer, Resource::Blocks, charged);
             }
             return Err(no_room(error));
         }
         if fresh {
+            let object = self.objects.get_mut(id);
             object.slots.touch(slot).blocks.set(index);
             object.blocks += 1;
             object.parts += part;
@@ -654,9 +656,10 @@ impl Server {
 
     /// Sets the bit of a page that the current thread changes.
     pub(crate) fn make_dirty(&mut self, id: ObjectId, slot: u64, index: usize) {
+        let beside = self.dirt_in_cache(id, slot);
         if self.note_dirty(id, slot, index) {
             self.ledger
-                .take_of_part(self.account_of(self.current), self.programs, 1);
+                .take_of_part(self.account_of(self.current), self.programs, 1 + beside);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
     lives::budget::Cost,
     pages::{
         pager::{Cached, FRAME_RESERVE},
-        slots::{Slots, first_run},
+        slots::{CHUNK_COST, Slots, first_run},
     },
 };
 
@@ -55,6 +55,8 @@ const MARKS_AT_ONCE: u64 = 16;
 const COST_FORGET: Cost = Cost::calling(430, 1);
 /// The part of all programs' page tables that the cache may have.
 const CACHE_PART: u64 = 8;
+/// The part of it that may get dirty from one checkpoint to the next.
+const DIRT_PART: u64 = 4;
 /// What a piece of a call may need of it at once, and more: it needs source and target together.
 const CACHE_SHORT: Cached = Cached {
     leaves: 8,
@@ -322,13 +324,32 @@ impl Server {
         self.marks_gone(id, first + colour, end + colour);
     }
 
-    /// Nobody pays for blocks in some slots of a kept object any more, though they are in use: all programs may take so many less, for the disk has none more. As far as the budget
-    /// reaches; tells whether that was all.
+    /// Nobody pays for blocks in some slots of a kept object any more, though they are in use. The bound of all programs falls with that, for the disk has none more. As far as the
+    /// budget reaches; tells whether that was all.
     pub(crate) fn blocks_of_slots_go(&mut self, id: ObjectId, first: u64, end: u64) -> bool {
-        let before = limits::that_stays(&self.ledger, self.programs);
         let all = self.marks_go(id, first * PAGES_PER_SLOT, end * PAGES_PER_SLOT);
-        limits::follow(&mut self.ledger, self.programs, before);
+        self.renew_blocks();
         all
+    }
+
+    /// Charges blocks of the disk. Where all programs have as many as they may, their bound is that of the disk as it is by now: what was removed is theirs again.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing is charged.
+    pub(crate) fn charge_blocks(&mut self, payer: AccountId, blocks: u64) -> Result<(), Error> {
+        self.ledger.take(payer, Resource::Blocks, blocks).or_else(|_| {
+            self.renew_blocks();
+            self.ledger.take(payer, Resource::Blocks, blocks)
+        })
+    }
+
+    /// Bounds the blocks of all programs by what the disk has free, or soon has.
+    pub(crate) fn renew_blocks(&mut self) {
+        if self.programs != AccountId::ROOT {
+            let stats = self.store.stats();
+            let free = (stats.free + stats.held).saturating_sub(stats.reserved);
+            limits::renew_blocks(&mut self.ledger, self.programs, free, self.blocks_of_first);
+        }
     }
 
     /// [`Server::blocks_go`] with pages counted from the start of the first slot.
@@ -393,10 +414,23 @@ impl Server {
         Ok(())
     }
 
-    /// Whether an account lives no longer that pays for an object. It may be in use all the same.
+    /// So many dirty pages count for one beside itself that gets dirty in a slot of the cache: what it makes dirty with it cannot be taken back until it was written. In a round and the
+    /// checkpoint behind it, programs make a half of the cache dirty at most.
+    pub(crate) fn dirt_in_cache(&self, id: ObjectId, slot: u64) -> u64 {
+        if !self.is_cached(id) {
+            return 0;
+        }
+        let (slot, chunk) = self.objects.get(id).slots.are_clean(slot);
+        let most = self.ledger.limit(self.programs, Resource::Dirty);
+        let counts = |is_clean: bool, all: u64| if is_clean { most / (all / DIRT_PART).max(1) } else { 0 };
+        let leaves = self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART;
+        counts(slot, leaves) + counts(chunk, self.heap_of_first / CHUNK_COST)
+    }
+
+    /// Whether no program that lives pays for a kept object. It may be in use all the same.
     pub(crate) fn is_unpaid(&self, id: ObjectId) -> bool {
         let object = self.objects.get(id);
-        object.is_persistent() && (object.account == self.programs || !self.ledger.is_open(object.account))
+        object.is_persistent() && !self.ledger.is_of_one_that_lives(object.account, self.programs)
     }
 
     /// An object of the system or of the first task that a program changes is paid by all programs from then on, with what the program has done for
@@ -408,7 +442,7 @@ impl Server {
         let object = self.objects.get(id);
         let (payer, is_kept) = (object.account, object.is_persistent());
         let is_of_others = !self.ledger.is_within(payer, self.programs);
-        let has_ended = is_kept && payer != self.programs && !self.ledger.is_open(payer);
+        let has_ended = payer != self.programs && self.is_unpaid(id);
         let takes = (is_of_others || has_ended)
             && self.is_of_program(self.current)
             && !system_objects().contains(&object.base());
@@ -423,6 +457,7 @@ impl Server {
             }
             self.paid_by(id, self.programs);
             limits::follow(&mut self.ledger, self.programs, before);
+            self.renew_blocks();
             // Without memory for it, the row names the payer before, and the next start asks once more.
             let record = self.objects.get(id).record.copy()?;
             let _ = self.put_record(record);

@@ -343,6 +343,25 @@ impl Slots {
         Ok(())
     }
 
+    /// Whether a slot has no dirty page, and whether its chunk has none.
+    pub(crate) fn are_clean(&self, number: u64) -> (bool, bool) {
+        let is_clean = |slot: &Slot| slot.dirty.is_empty();
+        if number == 0 {
+            return (is_clean(&self.first), false);
+        }
+        let (chunk, place) = split(number);
+        let Some(chunk) = self.rest.get(chunk) else {
+            return (true, true);
+        };
+        let slot = chunk.slots.get(place).is_none_or(is_clean);
+        let with_leaf = chunk
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| chunk.leaves & 1 << place != 0);
+        (slot, slot && with_leaf.map(|(_, slot)| slot).all(is_clean))
+    }
+
     /// The first slot at or after `from` that has a leaf.
     #[inline]
     pub fn next_with_leaf(&self, from: u64) -> Option<u64> {
@@ -449,7 +468,7 @@ impl Slots {
 }
 
 /// Bytes of the slots of a chunk, and of the tables of so many chunks.
-const CHUNK_COST: u64 = (CHUNK * size_of::<Slot>()) as u64;
+pub(crate) const CHUNK_COST: u64 = (CHUNK * size_of::<Slot>()) as u64;
 const fn tables_cost(chunks: usize) -> u64 {
     (chunks * size_of::<Chunk>() + chunks.div_ceil(CHUNK) * size_of::<Group>()) as u64
 }
