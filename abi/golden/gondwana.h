@@ -621,6 +621,7 @@ static inline gond_result MachinePortalAddStack(uint64_t callee, uint64_t top) {
 static inline gond_result MachinePortalFreeStacks(uint64_t callee) { return gond_call(584, callee, 0, 0, 0, 0, 0); }
 static inline gond_result MachineOldest(uint64_t kind, uint64_t key) { return gond_call(585, kind, key, 0, 0, 0, 0); }
 static inline gond_result MachineThreadAnswer(uint64_t thread, uint64_t value, uint64_t value2) { return gond_call(586, thread, value, value2, 0, 0, 0); }
+static inline gond_result MachineThreadWaited(uint64_t thread) { return gond_call(587, thread, 0, 0, 0, 0, 0); }
 static inline gond_result MachineNow(void) { return gond_call(592, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineRandom(void) { return gond_call(593, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineConsoleWrite(uint64_t stream, uint64_t bytes) { return gond_call(594, stream, bytes, 0, 0, 0, 0); }

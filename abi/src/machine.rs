@@ -202,6 +202,8 @@ calls! {
         "The thread that has been parked on a key longest, and the space it runs in; 0 if none is.";
     0x24a ThreadAnswer thread_answer(thread, value, value2) -> "", ""; "server";
         "Ends the call that a thread is parked in, with these values.";
+    0x24b ThreadWaited thread_waited(thread) -> "ns", ""; "server";
+        "The time for which it has waited while its protected calls came to the server.";
 
     0x250 Now now() -> "ns", "ns between 1970 and boot"; "server";
         "The clock.";

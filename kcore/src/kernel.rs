@@ -118,6 +118,10 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         self.processor.vacate();
         self.threads.table[index as usize].operation = operation;
         self.wait_for(index, key);
+        let thread = &mut self.threads.table[index as usize];
+        if thread.is_intercepted() {
+            thread.wait_begins(self.processor.since_ns);
+        }
         if let Some(at_ns) = deadline {
             self.set_deadline(index, at_ns);
         }
@@ -139,6 +143,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         // In its place: it is 56 bytes long.
         before.operation = Some(operation());
         self.wait_for(current, key);
+        if !is_plain {
+            self.threads.table[current as usize].wait_begins(now);
+        }
         let thread = self.begin_run(next, now);
         let is_plain = is_plain && thread.is_plain() && thread.operation.is_none();
         // It was the first of all that wait here.
@@ -556,6 +563,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
         let thread = &mut self.threads.table[index as usize];
         thread.deadline_ns = NO_TIME;
+        if thread.is_intercepted() {
+            thread.wait_ends(self.hardware.now_ns());
+        }
         if !thread.unbegun {
             thread.resumed = resumed;
         }

@@ -210,6 +210,8 @@ machine! {
     fn thread_drop_operation(&mut self, thread: ThreadId) -> bool;
     /// Processor time used, in nanoseconds.
     fn thread_time_ns(&self, thread: ThreadId) -> u64;
+    /// The time for which it has waited while its protected calls came to the server, in nanoseconds: when it was neither running nor ready.
+    fn thread_waited_ns(&self, thread: ThreadId) -> u64;
     /// Changes its priority.
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8);
 
@@ -249,7 +251,7 @@ machine! {
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
     /// Forgets portal-cache entries. To be called whenever a validation may have become false.
     fn portal_forget(&mut self, stale: Stale);
-    /// Protected calls and returns of a thread come to the server, not over the fast path.
+    /// Protected calls and returns of a thread come to the server, not over the fast path, and its waits are counted.
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept);
     /// How many of its stacks are free. Each call that is inside of it has one.
     fn portal_free_stacks(&self, callee: SpaceId) -> usize;

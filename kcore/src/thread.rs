@@ -187,6 +187,10 @@ pub struct Thread {
     pub(crate) timer_ns: u64,
     /// Processor time, nanoseconds.
     pub time_ns: u64,
+    /// The time for which it has waited while the server saw its protected calls, without the wait that [`Self::waits_since_ns`] began.
+    waited_ns: u64,
+    /// Since when it waits, if that is counted, or [`NO_TIME`].
+    waits_since_ns: u64,
     /// Its messages.
     pub ipc: messages::Part,
     /// Its place among those that wait.
@@ -237,6 +241,44 @@ impl Thread {
         self.ipc.window = window;
     }
 
+    /// Whether the server sees its protected calls. The time for which it waits is counted meanwhile, and nobody else's, because that costs.
+    #[inline(always)]
+    pub(crate) fn is_intercepted(&self) -> bool {
+        self.slow & messages::INTERCEPTED != 0
+    }
+
+    /// Whether it waits. While the server outside does others' work, a thread whose call has to wait for that is as good as ready.
+    fn is_waiting(&self) -> bool {
+        use State::{Free, Parked, Ready, Running};
+        !matches!(self.state, Free | Ready | Running | Parked(Key::Supervisor))
+    }
+
+    /// It may have begun to wait, and may be intercepted.
+    #[cold]
+    pub(crate) fn wait_begins(&mut self, now: u64) {
+        if self.is_intercepted() && self.is_waiting() && self.waits_since_ns == NO_TIME {
+            self.waits_since_ns = now;
+        }
+    }
+
+    /// It is not intercepted any more, or about to become ready.
+    #[cold]
+    pub(crate) fn wait_ends(&mut self, now: u64) {
+        self.waited_ns = self.waited_by(now);
+        self.waits_since_ns = NO_TIME;
+    }
+
+    /// The time for which it has waited so far, as far as that is counted.
+    pub(crate) fn waited_by(&self, now: u64) -> u64 {
+        // The clock of the processor that ends a wait may be behind a little; and nothing is later than no time.
+        self.waited_ns + now.saturating_sub(self.waits_since_ns)
+    }
+
+    /// Whether a wait is being counted just if one should be.
+    pub(crate) fn counts_rightly(&self) -> bool {
+        (self.waits_since_ns != NO_TIME) == (self.is_intercepted() && self.is_waiting())
+    }
+
     /// Whether it has neither a state of the vector unit nor a reason to be slow, of which ports that are on are one.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
@@ -269,6 +311,8 @@ impl Thread {
             deadline_ns: NO_TIME,
             timer_ns: NO_TIME,
             time_ns: 0,
+            waited_ns: 0,
+            waits_since_ns: NO_TIME,
             ipc: messages::Part::NONE,
             wait: wait::Place::NONE,
             frames: [PortalFrame {
@@ -398,6 +442,7 @@ impl<R: Row> Threads<R> {
         thread.resumed = Resumed::First;
         thread.deadline_ns = NO_TIME;
         thread.time_ns = 0;
+        thread.waited_ns = 0;
         thread.ipc.clear(index);
         Ok(thread.id)
     }
@@ -407,6 +452,7 @@ impl<R: Row> Threads<R> {
     pub fn remove(&mut self, index: u32) {
         let thread = &mut self.table[index as usize];
         (thread.state, thread.vectors) = (State::Free, VectorState::UNUSED);
+        thread.waits_since_ns = NO_TIME;
         self.free.push(index);
     }
 

@@ -170,7 +170,10 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     see("ready", &machine.thread_is_ready(thread));
     machine.thread_set_priority(thread, 7);
     see("dropped", &machine.thread_drop_operation(thread));
-    see("time", &machine.thread_time_ns(thread));
+    see(
+        "time",
+        &(machine.thread_time_ns(thread), machine.thread_waited_ns(thread)),
+    );
 
     let callee = machine.space_create().expect("a space");
     see("depth", &machine.portal_depth(thread));

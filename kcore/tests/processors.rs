@@ -709,3 +709,121 @@ fn a_thread_has_run_for_the_time_since_it_was_taken() {
     kernel.hardware.now_ns = 100;
     assert!(kernel.has_run_for(30) && !kernel.has_run_for(31));
 }
+
+/// What is counted of the waits of threads, against a look at their states whenever time passes.
+#[test]
+fn waits_are_counted_for_those_that_are_intercepted() {
+    let mut random = Random(0x40);
+    let mut counted = 0;
+    for round in 0..100 {
+        let count = 1 + round % 3;
+        let (mut kernel, space) = several(count);
+        let threads: Vec<ThreadId> = (0..6).map(|number| spawn(&mut kernel, space, 2 + number / 3)).collect();
+        let mut expected = vec![(0, 0); threads.len()];
+        let mut intercepted = vec![false; threads.len()];
+        for _ in 0..200 {
+            let passes = random.below(4_000_000) as u64;
+            kernel.hardware.now_ns += passes;
+            for (number, thread) in threads.iter().enumerate() {
+                match kernel.threads().get(*thread).state {
+                    State::Running => expected[number].0 += passes,
+                    State::Ready | State::Parked(Key::Supervisor) => {}
+                    _ if intercepted[number] => expected[number].1 += passes,
+                    _ => {}
+                }
+            }
+            let here = random.below(count as usize) as u32;
+            on(&mut kernel, here);
+            let number = random.below(threads.len());
+            let thread = threads[number];
+            let key = Key::Semaphore(8 * (1 + random.below(2) as u64));
+            let at_ns = kernel.hardware.now_ns + random.below(5_000_000) as u64;
+            match random.below(13) {
+                0 => kernel.park(key, None, None),
+                1 => kernel.park(key, Some(at_ns), None),
+                2 => drop(kernel.park_for_next(key, || Operation::called(58, [8; 6]))),
+                3 => kernel.put_off(None),
+                4 => _ = kernel.wake(key, 1 + random.below(3) as u32),
+                5 => _ = kernel.wake(Key::Supervisor, u32::MAX),
+                // With nobody to pass the processor on.
+                6 if kernel.current().is_none() => {}
+                6 => {
+                    if random.below(2) == 0 {
+                        kernel.park(key, None, None);
+                    }
+                    kernel.thread_answer(thread, 1, 2);
+                }
+                7 => kernel.thread_suspend(thread),
+                8 => kernel.thread_wake(thread, Resumed::Woken),
+                9 => kernel.thread_set_priority(thread, 2 + random.below(3) as u8),
+                10 => kernel.again(None),
+                11 => drop(kernel.rotate(0x1000, 0x2000)),
+                _ => {
+                    intercepted[number] ^= true;
+                    let intercept = if intercepted[number] {
+                        Intercept::Yes
+                    } else {
+                        Intercept::No
+                    };
+                    kernel.portal_intercept(thread, intercept);
+                }
+            }
+            if kernel.tick() {
+                kernel.yield_current();
+            }
+            run(&mut kernel, here);
+            kernel.check().expect("it holds");
+            for (thread, expected) in threads.iter().zip(&expected) {
+                let found = (kernel.thread_time_ns(*thread), kernel.thread_waited_ns(*thread));
+                assert_eq!(found, *expected);
+            }
+        }
+        counted += expected.iter().filter(|expected| expected.1 > 0).count();
+        // The next thread in a place begins anew.
+        kernel.portal_intercept(threads[0], Intercept::Yes);
+        kernel.thread_suspend(threads[0]);
+        kernel.thread_destroy(threads[0]);
+        kernel.check().expect("it holds");
+        kernel.hardware.now_ns += 1000;
+        let anew = spawn(&mut kernel, space, 3);
+        assert_eq!((anew.index(), kernel.thread_waited_ns(anew)), (threads[0].index(), 0));
+    }
+    assert!(counted > 400, "{counted}");
+}
+
+/// A thread that waits already when it is intercepted, is woken on another processor, and taken over by a third one.
+#[test]
+fn time_in_which_others_run_is_no_wait() {
+    let (mut kernel, space) = several(3);
+    let threads: Vec<ThreadId> = (0..3).map(|_| spawn(&mut kernel, space, 3)).collect();
+    for (number, &thread) in threads.iter().enumerate() {
+        assert_eq!(run(&mut kernel, number as u32), Some(thread));
+    }
+    let (key, waits) = (Key::Semaphore(8), threads[0]);
+    on(&mut kernel, 0);
+    kernel.park(key, None, None);
+    let _busy = spawn(&mut kernel, space, 3);
+    run(&mut kernel, 0);
+    kernel.hardware.now_ns = 1000;
+    kernel.portal_intercept(waits, Intercept::Yes);
+    assert_eq!(kernel.thread_waited_ns(waits), 0, "from now on");
+    kernel.hardware.now_ns = 1300;
+    assert_eq!(kernel.thread_waited_ns(waits), 300, "also while it waits");
+    on(&mut kernel, 1);
+    kernel.wake(key, 1);
+    kernel.hardware.now_ns = 9000;
+    assert_eq!(kernel.thread_waited_ns(waits), 300, "it is ready");
+    on(&mut kernel, 2);
+    kernel.park(Key::Nothing, None, None);
+    assert_eq!(run(&mut kernel, 2), Some(waits), "taken over");
+    kernel.hardware.now_ns = 9500;
+    on(&mut kernel, 1);
+    // Taken off by another one, and kept from the processor.
+    kernel.thread_set_context(waits, &kernel.thread_context(waits));
+    assert_eq!(kernel.threads().get(waits).state, State::Ready);
+    kernel.hardware.now_ns = 20_000;
+    assert_eq!(
+        (kernel.thread_time_ns(waits), kernel.thread_waited_ns(waits)),
+        (500, 300)
+    );
+}

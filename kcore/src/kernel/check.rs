@@ -56,6 +56,9 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             return Err("a thread is ready and in no run queue");
         }
         for (index, thread) in self.threads.table.iter().enumerate() {
+            if !thread.counts_rightly() {
+                return Err("a wait is counted that should not be, or is not");
+            }
             if thread.deadline_ns < thread.timer_ns {
                 return Err("a deadline without its timer");
             }

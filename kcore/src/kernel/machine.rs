@@ -210,6 +210,7 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     fn thread_suspend(&mut self, thread: ThreadId) {
         if let Some(index) = self.threads.find(thread) {
             self.detach(index);
+            self.threads.table[index as usize].wait_begins(self.hardware.now_ns());
         }
     }
 
@@ -252,6 +253,9 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         thread.context.reset(rip, rsp);
         thread.context.set_results(0, value, value2);
         thread.deadline_ns = NO_TIME;
+        if thread.is_intercepted() {
+            thread.wait_ends(self.hardware.now_ns());
+        }
         self.hardware.trace(Kind::Wake, thread.id, Resumed::Woken as u64);
         self.leave_queue(index, key);
         self.pass_to(index);
@@ -287,6 +291,10 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     fn thread_time_ns(&self, thread: ThreadId) -> u64 {
         let thread = self.threads.get(thread);
         thread.time_ns + self.running_ns(thread)
+    }
+
+    fn thread_waited_ns(&self, thread: ThreadId) -> u64 {
+        self.threads.get(thread).waited_by(self.hardware.now_ns())
     }
 
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {
@@ -399,10 +407,17 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     }
 
     fn portal_intercept(&mut self, thread: ThreadId, intercept: Intercept) {
-        let slow = &mut self.threads.get_mut(thread).slow;
+        let now = self.hardware.now_ns();
+        let thread = self.threads.get_mut(thread);
         match intercept {
-            Intercept::Yes => *slow |= INTERCEPTED,
-            Intercept::No => *slow &= !INTERCEPTED,
+            Intercept::Yes => {
+                thread.slow |= INTERCEPTED;
+                thread.wait_begins(now);
+            }
+            Intercept::No => {
+                thread.slow &= !INTERCEPTED;
+                thread.wait_ends(now);
+            }
         }
     }
 

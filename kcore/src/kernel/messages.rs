@@ -147,7 +147,7 @@ pub(crate) const SUPERVISED: u32 = 1;
 pub(crate) const PORTS: u32 = 2;
 /// It waits for the answer to a fault.
 pub(crate) const WAITS: u32 = 4;
-/// The server looks at its protected calls and returns.
+/// The server looks at its protected calls and returns, and its waits are counted: in no kernel with messages.
 pub(crate) const INTERCEPTED: u32 = 8;
 /// It uses a vector unit that no single instruction gives its initial state.
 pub(crate) const OLD_UNIT: u32 = 16;

@@ -176,6 +176,7 @@ impl<H: Hardware> Kernel<H> {
             }
             M::ThreadDropOperation => return Ok((self.thread_drop_operation(self.known_thread(first)?).into(), 0)),
             M::ThreadTime => return Ok((self.thread_time_ns(self.known_thread(first)?), 0)),
+            M::ThreadWaited => return Ok((self.thread_waited_ns(self.known_thread(first)?), 0)),
             M::ThreadSetPriority => self.thread_set_priority(ThreadId(first), second.min(255) as u8),
             M::ShareOpen => self.share_open(known_share(first)?, known_share(second)?, third)?,
             M::ShareTold => return Ok(self.share_told(known_share(first)?)),

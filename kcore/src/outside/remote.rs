@@ -338,6 +338,10 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::ThreadTime, [thread.0]).0
     }
 
+    fn thread_waited_ns(&self, thread: ThreadId) -> u64 {
+        self.must(M::ThreadWaited, [thread.0]).0
+    }
+
     fn thread_set_priority(&mut self, thread: ThreadId, priority: u8) {
         self.must(M::ThreadSetPriority, [thread.0, u64::from(priority)]);
     }

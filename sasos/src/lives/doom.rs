@@ -2,7 +2,7 @@
 //!
 //! Such a thread holds one of the procedure's stacks, perhaps its locks, so it may return first. It has a bound of
 //! [`UNWIND_BOUND_NS`], of which its own processor time is taken, and the time in which it waits; the time in which
-//! others kept the processor from it is not. When the bound is used up, the domain of the innermost call is told by its handler for
+//! others kept the processor from it is not. The kernel counts both. When the bound is used up, the domain of the innermost call is told by its handler for
 //! `EXCEPTION_KILL`, if it has registered one and none runs in that call; a wait is cut short for that and returns `TimedOut`. The handler has the same bound once
 //! more. Then that one call is unwound, its caller gets `CalleeFault` and the bound anew: a service that has called another one
 //! can put its own data in order. A thread that is out of all calls ends.
@@ -33,7 +33,7 @@ use crate::{
 pub const UNWIND_BOUND_NS: u64 = 1_000_000_000;
 
 /// The cost of looking at a condemned thread, in instructions, roughly, and of unwinding it.
-const COST_LOOK: Cost = Cost::calling(300, 4);
+const COST_LOOK: Cost = Cost::calling(300, 3);
 const COST_UNWIND: Cost = Cost::calling(1500, 8);
 // Each poll has enough for one before the list of work, and each second poll looks at them before it looks at callees.
 const _: () = assert!(COST_LOOK.and(COST_UNWIND).outside() <= PIECE - COST_LARGEST);
@@ -91,10 +91,8 @@ pub struct Doom {
     told: bool,
     /// Whether the thread may make no further calls.
     closed: bool,
-    /// When it was looked at last.
-    seen_ns: u64,
-    /// The processor time that it had used then.
-    used_ns: u64,
+    /// The time that it had worked and waited when it was looked at last.
+    spent_ns: u64,
 }
 
 impl Doom {
@@ -116,6 +114,12 @@ impl Doom {
     }
 }
 
+/// The time that a thread has worked, and that it has waited since its returns are intercepted. It is counted, for a thread could arrange to be ready at
+/// each look and sleep in between.
+fn spent_ns(world: &impl World, thread: ThreadId) -> u64 {
+    world.thread_time_ns(thread) + world.thread_waited_ns(thread)
+}
+
 impl Server {
     /// Ends a thread; one that is inside a foreign callee may return first, so that the callee's data are whole.
     pub fn thread_condemn(&mut self, world: &mut impl World, thread: ThreadId, report: ExitReport) {
@@ -124,7 +128,7 @@ impl Server {
             self.thread_end(world, thread, report);
             return;
         }
-        let (seen_ns, used_ns) = (world.now_ns(), world.thread_time_ns(thread));
+        let spent_ns = spent_ns(world, thread);
         let record = self.threads.record(thread);
         if record.doom.is_none() {
             record.doom = Some(Doom {
@@ -133,8 +137,7 @@ impl Server {
                 left_ns: UNWIND_BOUND_NS,
                 told: false,
                 closed: false,
-                seen_ns,
-                used_ns,
+                spent_ns,
             });
             let task = record.task;
             self.threads.condemn(thread);
@@ -192,14 +195,9 @@ impl Server {
         let Some(mut doom) = self.threads.find(thread).and_then(|record| record.doom) else {
             return;
         };
-        let (now, used) = (world.now_ns(), world.thread_time_ns(thread));
-        let spent = if world.thread_is_ready(thread) {
-            used.saturating_sub(doom.used_ns)
-        } else {
-            now.saturating_sub(doom.seen_ns)
-        };
-        (doom.seen_ns, doom.used_ns) = (now, used);
-        doom.left_ns = doom.left_ns.saturating_sub(spent);
+        let spent_ns = spent_ns(world, thread);
+        doom.left_ns = doom.left_ns.saturating_sub(spent_ns.saturating_sub(doom.spent_ns));
+        doom.spent_ns = spent_ns;
         let depth = world.portal_depth(thread);
         let mut unwinds = false;
         if doom.left_ns == 0 && depth > doom.depth {

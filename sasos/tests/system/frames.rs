@@ -118,6 +118,35 @@ fn a_spinning_sibling_takes_no_time_from_a_critical_section() {
     system.check_to_the_end();
 }
 
+/// Sleep between the looks at a condemned thread counts, also if it is awake at each of them.
+#[test]
+fn a_condemned_thread_that_is_awake_at_each_look_has_its_second_too() {
+    const ROUND_NS: u64 = 100_000_000;
+    let mut system = System::boot(158);
+    let first = system.first;
+    let service = system.service(first);
+    let client = system.client(&[(service.image, service.password)]);
+    assert_eq!(system.enter(client, service.image + ENTRY, PD_EMPTY), Answer::Elsewhere);
+    system.call(first, Call::ThreadDelete, &[client.0, 6]).unwrap();
+    let sleep = |system: &mut System| {
+        let answer = system.start(client, Call::ThreadSleep, &[0, ROUND_NS]);
+        assert_eq!(answer, Answer::Blocked);
+        system.pass(ROUND_NS);
+        system.late.remove(&client) == Some(Answer::Done(Ok((0, 0))))
+    };
+    for _ in 0..5 {
+        assert!(sleep(&mut system));
+    }
+    // Others' time in between does not count.
+    for _ in 0..100 {
+        system.spin(first, ROUND_NS);
+    }
+    let slept = (0..100).take_while(|_| sleep(&mut system)).count();
+    assert_eq!(slept, 4, "it ends in the tenth tenth of its second");
+    assert_eq!(system.reap(first, client), Ok(6));
+    system.check_to_the_end();
+}
+
 /// A service is told before a thread is taken out of it, and one call is unwound at a time.
 #[test]
 fn a_service_is_told_before_a_thread_is_torn_out() {
