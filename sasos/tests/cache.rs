@@ -434,3 +434,28 @@ fn a_program_pays_for_what_its_children_have_kept() {
     assert_eq!(payer(&rig), programs);
     rig.check();
 }
+
+/// One that uses more than the cache gives way itself: others keep what little they have.
+#[test]
+fn who_has_most_of_the_cache_gives_way() {
+    let (mut rig, programs, objects) = later(14, 8000, 500, 40 << 20);
+    leave(&mut rig, programs, Resource::Tables, 400);
+    let modest = program(&mut rig, programs, &objects[..1]);
+    let greedy = program(&mut rig, programs, &objects[1..]);
+    for slot in 0..3 {
+        assert!(touches(&mut rig, modest, objects[0] + slot * SLOT, Access::Read));
+    }
+    for slot in 0..500 {
+        assert!(touches(&mut rig, greedy, objects[1] + slot * SLOT, Access::Read));
+        let id = rig.server.objects.find(objects[0]).unwrap();
+        assert_eq!(rig.server.objects.get(id).leaves, 3, "{slot}");
+    }
+    rig.check();
+    // What a program had is nobody's when it has ended.
+    ends(&mut rig, greedy);
+    rig.check();
+    rig.server.take_back(&mut rig.world);
+    ends(&mut rig, modest);
+    rig.server.take_back(&mut rig.world);
+    rig.check();
+}

@@ -111,6 +111,23 @@ const PLACE_BITS: u32 = 24;
 /// Accounts that have the first places: the root, and the first task's.
 const SYSTEM_ACCOUNTS: u64 = 2;
 
+/// Page tables, and bytes for what is known of slots, in the cache of objects that no program pays for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cached {
+    pub(crate) leaves: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Cached {
+    /// This, where `less` goes and `more` comes.
+    pub(crate) const fn changed(self, less: Self, more: Self) -> Self {
+        Self {
+            leaves: self.leaves + more.leaves - less.leaves,
+            bytes: self.bytes + more.bytes - less.bytes,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Record {
     number: u64,
@@ -126,6 +143,8 @@ struct Record {
     used: Amounts,
     /// Its part of the dirty pages, if it is a program's.
     part: Part,
+    /// What its program has in the cache, which nobody is charged for by name. The record stays as long as there is some.
+    cached: Cached,
 }
 
 /// All accounts.
@@ -152,6 +171,7 @@ impl Ledger {
             limits: UNLIMITED,
             used: [0; RESOURCES],
             part: Part::default(),
+            cached: Cached::default(),
         });
         Self {
             records,
@@ -180,6 +200,7 @@ impl Ledger {
             limits,
             used: [0; RESOURCES],
             part: Part::default(),
+            cached: Cached::default(),
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
             self.give(parent, Resource::Bytes, RECORD_BYTES);
@@ -220,7 +241,7 @@ impl Ledger {
         let mut account = account;
         while account != AccountId::ROOT {
             let record = self.record(account);
-            if record.holders > 0 || record.used.iter().any(|&used| used > 0) {
+            if record.holders > 0 || record.used.iter().any(|&used| used > 0) || record.cached != Cached::default() {
                 return;
             }
             let parent = record.parent;
@@ -229,6 +250,30 @@ impl Ledger {
             self.record_mut(parent).holders -= 1;
             account = parent;
         }
+    }
+
+    /// What a program has in the cache.
+    pub(crate) fn cached(&self, program: AccountId) -> Cached {
+        self.record(program).cached
+    }
+
+    /// A program, or nobody where it is the root, has so much less in the cache, and so much more.
+    pub(crate) fn change_cached(&mut self, program: AccountId, less: Cached, more: Cached) {
+        let record = self.record_mut(program);
+        record.cached = record.cached.changed(less, more);
+        if record.holders == 0 {
+            self.settle(program);
+        }
+    }
+
+    /// The one that has most in the cache by some measure, and how much; the root stands for nobody.
+    pub(crate) fn most_in_cache(&self, measure: impl Fn(Cached) -> u64) -> (AccountId, u64) {
+        let each = self
+            .records
+            .iter()
+            .map(|(place, record)| (measure(record.cached), AccountId(place)));
+        each.max()
+            .map_or((AccountId::ROOT, 0), |(most, program)| (program, most))
     }
 
     /// Whether the task of an account lives, or one above it: not for an account above that of a program. Then the limits of one that lives bound what it pays for.

@@ -116,7 +116,7 @@ impl Ledger {
     }
 
     /// The account of the program that an account belongs to, if there is one.
-    pub(super) fn program_of(&self, account: AccountId, programs: AccountId) -> Option<AccountId> {
+    pub(crate) fn program_of(&self, account: AccountId, programs: AccountId) -> Option<AccountId> {
         let program = self.family(account, programs);
         (programs != AccountId::ROOT && program != AccountId::ROOT && self.parent(program) == programs)
             .then_some(program)

@@ -18,14 +18,14 @@ use store::ObjectRecord;
 
 use crate::{
     Server, World,
-    accounts::{AccountId, Amounts, RESOURCE_LIST, RESOURCES, Resource},
+    accounts::{AccountId, Amounts, Cached, RESOURCE_LIST, RESOURCES, Resource},
     directory::{
         names::slots_named,
         object::{Object, kept_charges},
     },
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
-    pages::pager::{Cached, Pager},
+    pages::pager::Pager,
     waiting::semaphore::SEMAPHORE_BYTES,
 };
 
@@ -187,15 +187,23 @@ impl Server {
     /// [`Broken`]: the first thing found that does not hold.
     pub fn check(&self, world: &impl World) -> Result<(), Broken> {
         let mut sums = Sums::default();
-        let mut cached = Cached::default();
+        let (mut all, mut users) = (Cached::default(), BTreeMap::<AccountId, Cached>::new());
         for (id, object) in self.objects.iter() {
             check_object(world, object, &mut sums)?;
+            let mut has = Cached::default();
             if self.is_cached(id) {
-                cached.leaves += object.leaves;
-                cached.bytes += object.slots.bytes();
+                (has.leaves, has.bytes) = (object.leaves, object.slots.bytes());
+            }
+            ensure(has == object.cached, "what an object has in the cache", object.base())?;
+            for sum in [&mut all, users.entry(object.user).or_default()] {
+                *sum = sum.changed(Cached::default(), has);
             }
         }
-        ensure(cached == self.pager.cached, "what the cache has", cached.bytes)?;
+        ensure(all == self.pager.cached, "what the cache has", all.bytes)?;
+        for (user, has) in users {
+            let noted = has == Cached::default() || has == self.ledger.cached(user);
+            ensure(noted, "what a program has in the cache", has.bytes)?;
+        }
         ensure(
             sums.resident == self.objects.resident(),
             "the count of resident pages",

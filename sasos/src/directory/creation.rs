@@ -13,7 +13,7 @@ use store::ObjectRecord;
 
 use crate::{
     Answer, Server, Step, Stop, World,
-    accounts::{AccountId, Ledger, Resource},
+    accounts::{AccountId, Cached, Ledger, Resource},
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
     directory::object::{OBJECT_BYTES, ObjectId, kept_bytes, slots_for},
     lives::task::TaskId,
@@ -277,9 +277,8 @@ impl Server {
         let object = self.objects.get(id);
         let lasting = addresses == AddressesOf::Held || object.in_rows;
         // Its pages and page tables have gone before.
-        if self.is_cached(id) {
-            self.pager.cached.bytes -= object.slots.bytes();
-        }
+        self.cache_change(id, Cached::default());
+        let object = self.objects.get(id);
         self.ledger.give(object.account, Resource::Bytes, object.bytes);
         self.ledger.give(object.account, Resource::Slots, slots);
         let blocks = object.all_blocks();

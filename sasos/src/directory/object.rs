@@ -24,7 +24,7 @@ use kcore::{Leaf, ThreadId};
 use store::{ObjectRecord, ROW_HEAP_BYTES};
 
 use crate::{
-    accounts::{AccountId, Amounts, Ledger, RESOURCES, Resource},
+    accounts::{AccountId, Amounts, Cached, Ledger, RESOURCES, Resource},
     containers::{Boxed, Places, boxed, push, push_reserved, reserve},
     directory::lists::{KINDS, Kind, Neighbours, ObjectList},
     directory::resize::Cut,
@@ -122,6 +122,9 @@ pub struct Object {
     pub rows: u64,
     /// Its page tables.
     pub leaves: u64,
+    /// What it has in the cache, and the program that had the first of it made; the root if that was none.
+    pub(crate) cached: Cached,
+    pub(crate) user: AccountId,
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it
     /// is to be kept; they have their bits of dirty pages.
     pub blocks: u64,
@@ -205,6 +208,8 @@ impl Object {
             limit_bytes: 0,
             rows: 0,
             leaves: 0,
+            cached: Cached::default(),
+            user: AccountId::ROOT,
             blocks: 0,
             parts: 0,
             levels: 0,

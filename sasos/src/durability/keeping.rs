@@ -261,15 +261,11 @@ impl Server {
         self.pager.dirty += pages;
         object.dirty = pages;
         object.record.flags |= OBJECT_PERSISTENT;
-        let (leaves, slots) = (object.leaves, object.slots.bytes());
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;
         self.disown(id);
-        if self.is_cached(id) {
-            self.pager.cached.leaves += leaves;
-            self.pager.cached.bytes += slots;
-        }
+        self.cache_follows(id);
         self.ledger
             .take_of_part(self.account_of(self.current), self.programs, pages);
         if pages > 0 {

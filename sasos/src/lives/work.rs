@@ -330,9 +330,10 @@ impl Server {
             .map(|domain| domain.account);
         let payers = [object, service, domain, Some(self.account_of(thread))];
         let mut payers = payers.into_iter().flatten();
+        let lacks_cache = self.is_cache_short(error);
         let short = payers
             .find_map(|payer| self.who_is_short(world, payer, error))
-            .or(self.is_cache_short(error).then_some(self.programs));
+            .or(lacks_cache.then_some(self.programs));
         let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
@@ -348,6 +349,10 @@ impl Server {
             return true;
         }
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
+        if lacks_cache && !self.is_cache_short(error) {
+            // There is room. Others may fill it before this one has some.
+            tries.had_idle = false;
+        }
         self.threads.record(thread).tries = if again {
             tries
         } else {

@@ -9,7 +9,7 @@ use store::Look;
 
 use crate::{
     Server, World,
-    accounts::AccountId,
+    accounts::{AccountId, Cached},
     directory::creation::{AddressesOf, heap_reserve},
     directory::object::ObjectId,
     lives::budget::Cost,
@@ -27,6 +27,8 @@ const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(2_000);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
+/// Programs whose part of the cache is taken back one by one.
+const USERS_MAX: u8 = 16;
 /// How often an object is taken away anew from those who find it again meanwhile.
 const TIMES_MAX: u8 = 8;
 /// Free frames below which the machine is short of them.
@@ -36,7 +38,9 @@ const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Takes {
     Unused,
-    /// What is in use of objects that no program pays for.
+    /// What a program has in the cache, until it has so much left of it.
+    OfUser(AccountId, u64),
+    /// What is in use of all objects that no program pays for.
     Used,
     /// Map nodes of the store, each of which takes some heap.
     Nodes,
@@ -60,6 +64,10 @@ pub(crate) struct Idle {
     withdrawn: Option<u64>,
     /// How often that was begun anew.
     times: u8,
+    /// How many programs' part of the cache was taken back.
+    users: u8,
+    /// What the cache had when that began.
+    cached: Cached,
     /// Whether anything was taken back.
     pub(crate) has_gained: bool,
 }
@@ -75,6 +83,8 @@ impl Default for Idle {
             takes: Takes::Unused,
             withdrawn: None,
             times: 0,
+            users: 0,
+            cached: Cached::default(),
             has_gained: false,
         }
     }
@@ -129,16 +139,33 @@ impl Server {
             self.idle_callees_and_objects(world)
         };
         self.pager.idle.has_gained |= has(self) != before;
-        let Idle { short, has_gained, .. } = self.pager.idle;
+        let Idle {
+            short,
+            users,
+            cached,
+            has_gained,
+            ..
+        } = self.pager.idle;
+        if piece == Piece::More || !self.ledger.is_within(self.programs, short) {
+            return piece;
+        }
         let next = match takes {
-            _ if piece == Piece::More || !self.ledger.is_within(self.programs, short) => return piece,
-            Takes::Unused if !has_gained || self.is_cache_short(Error::LimitReached) => Takes::Used,
+            Takes::Unused | Takes::OfUser(..)
+                if self.is_cache_short(Error::LimitReached) && users < USERS_MAX && cached != self.pager.cached =>
+            {
+                // Who has most of it gives way first: so none can take it from others by using much.
+                let (user, has) = self.ledger.most_in_cache(|cached| self.part_of_cache(cached));
+                Takes::OfUser(user, has / 2)
+            }
+            Takes::Unused | Takes::OfUser(..) if !has_gained || self.is_cache_short(Error::LimitReached) => Takes::Used,
             Takes::Unused | Takes::Used if !has_gained && self.lacks_heap(world) => Takes::Nodes,
             _ => return Piece::Done,
         };
         self.pager.idle = Idle {
             short,
             takes: next,
+            users: users + 1,
+            cached: self.pager.cached,
             has_gained,
             ..Idle::default()
         };
@@ -169,6 +196,11 @@ impl Server {
             return Piece::More;
         }
         while self.pager.idle.object < self.objects.table_len() {
+            if let Takes::OfUser(user, left) = self.pager.idle.takes
+                && self.part_of_cache(self.ledger.cached(user)) <= left
+            {
+                break;
+            }
             if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object)) {
                 return Piece::More;
             }
@@ -202,6 +234,11 @@ impl Server {
             || !object.is_persistent()
             || object.ends()
             || !self.ledger.is_within(object.account, self.pager.idle.short)
+        {
+            return true;
+        }
+        if let Takes::OfUser(user, _) = self.pager.idle.takes
+            && (user != object.user || object.cached == Cached::default())
         {
             return true;
         }

@@ -22,7 +22,7 @@ use store::PageFlags;
 
 use crate::{
     Access, Outcome, Server, Step, Stop, World,
-    accounts::Resource,
+    accounts::{Cached, Resource},
     containers::Map,
     directory::object::{LimitRange, ObjectId},
     durability::durable::no_room,
@@ -56,7 +56,7 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
-    /// Those of the cache, and the bytes for what is known of slots.
+    /// What the cache has ([`Server::is_cached`]).
     pub(crate) cached: Cached,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
@@ -65,13 +65,6 @@ pub struct Pager {
     pub(crate) left_in_vain: u32,
     /// Map nodes of the store that are to go before pages are looked for again.
     pub(crate) nodes_left: usize,
-}
-
-/// What the cache has ([`Server::is_cached`]).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Cached {
-    pub(crate) leaves: u64,
-    pub(crate) bytes: u64,
 }
 
 impl Pager {
@@ -432,6 +425,7 @@ impl Server {
         object.slots.set_leaf(slot, Some(leaf));
         object.leaves += 1;
         self.pager.leaves += 1;
+        self.cache_follows(id);
     }
 
     /// A frame, zeroed or not, for a page.

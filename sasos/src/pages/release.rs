@@ -19,12 +19,12 @@ use store::Look;
 
 use crate::{
     Server, Step, Stop, World,
-    accounts::{AccountId, RESOURCE_LIST, Resource, limits},
+    accounts::{AccountId, Cached, RESOURCE_LIST, Resource, limits},
     containers::push_reserved,
     directory::object::{ObjectId, Which},
     lives::budget::Cost,
     pages::{
-        pager::{Cached, FRAME_RESERVE},
+        pager::FRAME_RESERVE,
         slots::{CHUNK_COST, Slots, first_run},
     },
 };
@@ -211,6 +211,7 @@ impl Server {
         self.pager.leaves -= dropped;
         self.objects.get_mut(id).leaves -= dropped;
         self.refund_leaves(id, dropped);
+        self.cache_follows(id);
     }
 
     /// Forgets what is known of the slots of an object behind a number of them, where no leaves are left, as far as the budget reaches; tells whether
@@ -263,9 +264,7 @@ impl Server {
         self.ledger.take(payer, Resource::Frames, 1)?;
         self.ledger
             .take(payer, Resource::Tables, 1)
-            .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))?;
-        self.pager.cached.leaves += u64::from(self.is_cached(id));
-        Ok(())
+            .inspect_err(|_| self.ledger.give(payer, Resource::Frames, 1))
     }
 
     /// Takes that back.
@@ -273,9 +272,6 @@ impl Server {
         let payer = self.objects.get(id).account;
         self.ledger.give(payer, Resource::Tables, count);
         self.ledger.give(payer, Resource::Frames, count);
-        if self.is_cached(id) {
-            self.pager.cached.leaves -= count;
-        }
     }
 
     /// Makes room for what is known of a slot.
@@ -295,9 +291,7 @@ impl Server {
             .make(slot)
             .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, cost))?;
         object.bytes += cost;
-        if self.is_cached(id) {
-            self.pager.cached.bytes += cost;
-        }
+        self.cache_follows(id);
         Ok(())
     }
 
@@ -306,9 +300,7 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
         self.ledger.give(object.account, Resource::Bytes, bytes);
-        if self.is_cached(id) {
-            self.pager.cached.bytes -= bytes;
-        }
+        self.cache_follows(id);
     }
 
     /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them. As far as the budget reaches; tells whether that
@@ -387,6 +379,43 @@ impl Server {
         object.account == self.programs && object.is_persistent() && self.programs != AccountId::ROOT
     }
 
+    /// Notes what an object has in the cache by now.
+    #[inline]
+    pub(crate) fn cache_follows(&mut self, id: ObjectId) {
+        if self.is_cached(id) {
+            let object = self.objects.get(id);
+            let now = Cached {
+                leaves: object.leaves,
+                bytes: object.slots.bytes(),
+            };
+            self.cache_change(id, now);
+        }
+    }
+
+    /// The same. The program that has the first of it made is its user.
+    #[cold]
+    pub(crate) fn cache_change(&mut self, id: ObjectId, now: Cached) {
+        let before = self.objects.get(id).cached;
+        if before == now {
+            return;
+        }
+        if before == Cached::default() {
+            let account = self.account_of(self.current);
+            let program = self.ledger.program_of(account, self.programs);
+            self.objects.get_mut(id).user = program.unwrap_or(AccountId::ROOT);
+        }
+        let object = self.objects.get_mut(id);
+        object.cached = now;
+        self.pager.cached = self.pager.cached.changed(before, now);
+        self.ledger.change_cached(object.user, before, now);
+    }
+
+    /// So much is something of the cache, in parts of 2^20, as a page table or as heap.
+    pub(crate) fn part_of_cache(&self, what: Cached) -> u64 {
+        let leaves = self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART;
+        (what.leaves << 20) / leaves.max(1) + (what.bytes << 20) / self.heap_of_first.max(1)
+    }
+
     /// Whether so many page tables, or bytes, more would be too many for the cache. It has an eighth, so whatever is read and written of such objects keeps no program from
     /// starting.
     fn is_beyond_cache(&self, leaves: u64, bytes: u64) -> bool {
@@ -450,12 +479,11 @@ impl Server {
             // It takes nothing that it does not have already, so that counts without a bound: somebody may only want to read it.
             let before = limits::that_stays(&self.ledger, self.programs);
             let object = self.objects.get(id);
-            self.pager.cached.leaves += object.leaves;
-            self.pager.cached.bytes += object.slots.bytes();
             for (resource, amount) in RESOURCE_LIST.into_iter().zip(object.charges()) {
                 self.ledger.force(self.programs, resource, amount);
             }
             self.paid_by(id, self.programs);
+            self.cache_follows(id);
             limits::follow(&mut self.ledger, self.programs, before);
             self.renew_blocks();
             // Without memory for it, the row names the payer before, and the next start asks once more.
