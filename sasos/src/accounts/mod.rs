@@ -266,16 +266,6 @@ impl Ledger {
         }
     }
 
-    /// The one that has most in the cache by some measure, and how much; the root stands for nobody.
-    pub(crate) fn most_in_cache(&self, measure: impl Fn(Cached) -> u64) -> (AccountId, u64) {
-        let each = self
-            .records
-            .iter()
-            .map(|(place, record)| (measure(record.cached), AccountId(place)));
-        each.max()
-            .map_or((AccountId::ROOT, 0), |(most, program)| (program, most))
-    }
-
     /// Whether the task of an account lives, or one above it: not for an account above that of a program. Then the limits of one that lives bound what it pays for.
     pub(crate) fn is_of_one_that_lives(&self, account: AccountId, programs: AccountId) -> bool {
         let mut at = account;

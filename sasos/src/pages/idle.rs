@@ -68,6 +68,8 @@ pub(crate) struct Idle {
     users: u8,
     /// What the cache had when that began.
     cached: Cached,
+    /// The program that has most of the cache, as far as objects were looked at, and how much that was.
+    most: (AccountId, u64),
     /// Whether anything was taken back.
     pub(crate) has_gained: bool,
 }
@@ -85,6 +87,7 @@ impl Default for Idle {
             times: 0,
             users: 0,
             cached: Cached::default(),
+            most: (AccountId::ROOT, 0),
             has_gained: false,
         }
     }
@@ -143,6 +146,7 @@ impl Server {
             short,
             users,
             cached,
+            most,
             has_gained,
             ..
         } = self.pager.idle;
@@ -150,12 +154,11 @@ impl Server {
             return piece;
         }
         let next = match takes {
+            // Who has most of it gives way first: so none can take it from others by using much.
             Takes::Unused | Takes::OfUser(..)
                 if self.is_cache_short(Error::LimitReached) && users < USERS_MAX && cached != self.pager.cached =>
             {
-                // Who has most of it gives way first: so none can take it from others by using much.
-                let (user, has) = self.ledger.most_in_cache(|cached| self.part_of_cache(cached));
-                Takes::OfUser(user, has / 2)
+                Takes::OfUser(most.0, most.1 / 2)
             }
             Takes::Unused | Takes::OfUser(..) if !has_gained || self.is_cache_short(Error::LimitReached) => Takes::Used,
             Takes::Unused | Takes::Used if !has_gained && self.lacks_heap(world) => Takes::Nodes,
@@ -196,11 +199,6 @@ impl Server {
             return Piece::More;
         }
         while self.pager.idle.object < self.objects.table_len() {
-            if let Takes::OfUser(user, left) = self.pager.idle.takes
-                && self.part_of_cache(self.ledger.cached(user)) <= left
-            {
-                break;
-            }
             if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object)) {
                 return Piece::More;
             }
@@ -237,9 +235,16 @@ impl Server {
         {
             return true;
         }
-        if let Takes::OfUser(user, _) = self.pager.idle.takes
-            && (user != object.user || object.cached == Cached::default())
-        {
+        if object.cached != Cached::default() {
+            self.budget.spend(COST_OBJECT);
+            let (user, has) = (object.user, self.part_of_cache(self.ledger.cached(object.user)));
+            if has > self.pager.idle.most.1 {
+                self.pager.idle.most = (user, has);
+            }
+            if matches!(self.pager.idle.takes, Takes::OfUser(of, left) if of != user || has <= left) {
+                return true;
+            }
+        } else if matches!(self.pager.idle.takes, Takes::OfUser(..)) {
             return true;
         }
         let is_unpaid = self.is_unpaid(id);
