@@ -290,6 +290,7 @@ impl Server {
             self.ledger.give(object.account, Resource::Kept, slots);
         }
         self.objects.remove(id, &mut self.ledger);
+        self.budget.spend(self.objects.map.cost_of_lists());
         if !self.names.object_goes(first, lasting) {
             self.slots_end(first, slots, lasting);
         } else if slots > 1 {

@@ -224,6 +224,7 @@ impl Server {
         let object = self.objects.get(id);
         let (base, end, count) = (object.base(), object.end(), object.slot_count());
         self.change_pages(world, id, pages)?;
+        let lists = self.objects.map.cost_of_lists();
         let object = self.objects.get_mut(id);
         object.prepared.outdate();
         object.cut = Some(Cut {
@@ -232,7 +233,7 @@ impl Server {
             withdrawn: None,
         });
         let gone = count - object.slot_count();
-        self.budget.spend(cost_of_slots(gone));
+        self.budget.spend(cost_of_slots(gone).and(lists));
         if !object.record.pdx.is_empty() {
             // An entry point may have gone.
             self.calls_into_stale(world, base);

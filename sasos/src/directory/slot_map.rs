@@ -3,6 +3,9 @@
 //! A stretch of two gigabytes that belongs to one object, or to none, takes one entry; others
 //! have a table of their own while anything is in it. The account whose object parts a stretch pays for that table, until it goes (decision 0120).
 //! A stretch is so small that an object that parts two of them is entered in one piece.
+//!
+//! A table lists what the first few objects have of the stretch. With more of them it is full: it has a word for each slot, too. An object's slots are one run, to which it adds and from which it gives back only at the end, or all. So the list
+//! never has two runs of one object, and slots go back to nobody without memory, from a list as from a full table.
 
 use alloc::vec::Vec;
 
@@ -22,27 +25,194 @@ const NONE: u32 = TABLE - 1;
 /// In the entry of a stretch: what is below is the number of its table.
 const TABLE: u32 = 1 << 31;
 
-/// Slot numbers in a second-level table.
+/// Slot numbers in a stretch.
 pub(crate) const REACH: u64 = 1024;
 /// The cost of an entry that changes, in instructions, roughly.
 const COST_ENTRY: u64 = 5;
 const STRETCHES: u64 = (USER_END / SLOT).div_ceil(REACH);
+
+/// The cost of a full table that becomes a list, beside that of the slots.
+const COST_LIST: u64 = 3000;
 
 /// The cost of giving so many slots another owner. Whole stretches are one entry each.
 pub(crate) const fn cost_of_slots(slots: u64) -> Cost {
     Cost::own(COST_ENTRY * if slots < REACH { slots } else { REACH })
 }
 
-/// Bytes of a second-level table.
-const TABLE_BYTES: u64 = REACH * size_of::<u32>() as u64;
+/// Runs in the list of a table. A table with more is full, and no other.
+const RUNS: usize = 16;
+
+/// Bytes of a table, and of the words for each slot that a full one has beside that.
+const TABLE_BYTES: u64 = size_of::<Table>() as u64;
+const WORDS_BYTES: u64 = REACH * size_of::<u32>() as u64;
+
+/// The slots of a stretch that an owner has.
+#[derive(Clone, Copy)]
+struct Run {
+    from: u16,
+    to: u16,
+    owner: u32,
+}
 
 /// The owners of the slots of a stretch.
 struct Table {
-    owners: Vec<u32>,
-    /// Slots that have an owner.
-    used: u32,
-    /// The account that pays for the table.
+    /// The owner of each slot, in a full table. Empty in others.
+    words: Vec<u32>,
+    /// The runs, in order, in a table that is not full.
+    list: [Run; RUNS],
+    /// How many runs there are, in either.
+    runs: usize,
+    /// The account that pays for the table, and that which pays for the words.
     payer: AccountId,
+    words_payer: AccountId,
+}
+
+impl Table {
+    const OF_NOBODY: Self = Self {
+        words: Vec::new(),
+        list: [Run {
+            from: 0,
+            to: 0,
+            owner: NONE,
+        }; RUNS],
+        runs: 0,
+        payer: AccountId::ROOT,
+        words_payer: AccountId::ROOT,
+    };
+
+    fn is_full(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> u32 {
+        match self.words.get(slot) {
+            Some(&owner) => owner,
+            None => self.listed(slot).1,
+        }
+    }
+
+    /// A slot behind this one up to which nothing changes, the next one in a full table, and the owner.
+    fn run(&self, slot: usize) -> (usize, u32) {
+        match self.words.get(slot) {
+            Some(&owner) => (slot + 1, owner),
+            None => self.listed(slot),
+        }
+    }
+
+    /// The same, in a table that is not full.
+    #[inline(never)]
+    fn listed(&self, slot: usize) -> (usize, u32) {
+        match self.list.get(self.behind(slot)..self.runs) {
+            Some([run, ..]) if usize::from(run.from) <= slot => (usize::from(run.to), run.owner),
+            Some([run, ..]) => (usize::from(run.from), NONE),
+            _ => (REACH as usize, NONE),
+        }
+    }
+
+    /// The place of the first run that ends behind a slot.
+    #[inline]
+    fn behind(&self, slot: usize) -> usize {
+        let list = self.list.get(..self.runs).unwrap_or_default();
+        let found = list.iter().position(|run| usize::from(run.to) > slot);
+        found.unwrap_or(list.len())
+    }
+
+    /// Whether an owner can get slots, or nobody.
+    fn has_room(&self, owner: u32) -> bool {
+        owner == NONE || self.is_full() || self.runs < RUNS || self.list.iter().any(|run| run.owner == owner)
+    }
+
+    /// Gives slots to an owner for whom there is room, or to nobody.
+    fn set(&mut self, from: usize, to: usize, owner: u32) {
+        if self.set_words(from, to, owner) {
+            return;
+        }
+        let (place, [first, end]) = (self.behind(from), [from as u16, to as u16]);
+        let (before, behind) = self.list.split_at_mut(place);
+        match (before.last_mut(), behind) {
+            (Some(run), _) if run.owner == owner => run.to = end,
+            (_, []) => {}
+            (_, [run, ..]) if owner == NONE && run.from < first => run.to = first,
+            (_, behind) if owner == NONE => {
+                behind.copy_within(1.., 0);
+                self.runs -= 1;
+            }
+            (_, behind) => {
+                behind.copy_within(..behind.len() - 1, 1);
+                behind[0] = Run {
+                    from: first,
+                    to: end,
+                    owner,
+                };
+                self.runs += 1;
+            }
+        }
+    }
+
+    /// The same, if the table is full and has these slots; tells whether. The run goes on from the slot before, or it comes or goes.
+    #[inline]
+    fn set_words(&mut self, from: usize, to: usize, owner: u32) -> bool {
+        let before = self.words.get(from.wrapping_sub(1)).copied();
+        let Some(part) = self.words.get_mut(from..to) else {
+            return false;
+        };
+        let whose = if owner == NONE {
+            part.first().copied()
+        } else {
+            Some(owner)
+        };
+        match part {
+            [only] => *only = owner,
+            _ => part.fill(owner),
+        }
+        if before != whose {
+            self.runs = if owner == NONE { self.runs - 1 } else { self.runs + 1 };
+        }
+        true
+    }
+
+    /// Makes a full table of one that has a list. The account that pays for the table pays for the words, too, unless its limit is near:
+    /// then that of the object which is one too many.
+    fn make_full(&mut self, payer: AccountId, ledger: &mut Ledger) -> Result<(), Error> {
+        let mut payers = [self.payer, payer].into_iter();
+        let payer = payers.find(|&payer| ledger.take(payer, Resource::Bytes, WORDS_BYTES).is_ok());
+        let payer = payer.ok_or(Error::LimitReached)?;
+        self.words = filled(NONE, REACH as usize).inspect_err(|_| ledger.give(payer, Resource::Bytes, WORDS_BYTES))?;
+        self.words_payer = payer;
+        for run in self.list.iter().take(self.runs) {
+            self.words[usize::from(run.from)..usize::from(run.to)].fill(run.owner);
+        }
+        Ok(())
+    }
+
+    /// Makes a list of the words of a full table. There are so few runs.
+    #[cold]
+    fn make_list(&mut self, ledger: &mut Ledger) {
+        let words = core::mem::take(&mut self.words);
+        ledger.give(self.words_payer, Resource::Bytes, WORDS_BYTES);
+        self.runs = 0;
+        let mut from = 0;
+        while let Some(&owner) = words.get(from) {
+            let mut to = from + 1;
+            // Most gaps are long. Two words are compared at once.
+            while let Some(next) = words.get(to..).and_then(<[u32]>::first_chunk::<16>)
+                && next.as_chunks().0.iter().all(|two| *two == [owner; 2])
+            {
+                to += next.len();
+            }
+            while words.get(to) == Some(&owner) {
+                to += 1;
+            }
+            if owner != NONE
+                && let Some(run) = self.list.get_mut(self.runs)
+            {
+                (run.from, run.to, run.owner) = (from as u16, to as u16, owner);
+                self.runs += 1;
+            }
+            from = to;
+        }
+    }
 }
 
 /// Slot numbers to objects.
@@ -52,6 +222,8 @@ pub(crate) struct SlotMap {
     tables: Places<Table>,
     /// A table of a stretch that is nobody's any more, for the next one that is parted. Nobody pays for it.
     spare: Option<Boxed<Table>>,
+    /// Full tables that became lists, until that is charged.
+    lists: u64,
 }
 
 impl SlotMap {
@@ -60,6 +232,7 @@ impl SlotMap {
             stretches: (0..STRETCHES).map(|_| NONE).collect(),
             tables: Places::default(),
             spare: None,
+            lists: 0,
         }
     }
 
@@ -68,21 +241,20 @@ impl SlotMap {
     pub(crate) fn get(&self, slot: u64) -> Option<u32> {
         let mut owner = *self.stretches.get((slot / REACH) as usize)?;
         if owner & TABLE != 0 {
-            owner = *self.tables.get(owner & !TABLE)?.owners.get((slot % REACH) as usize)?;
+            owner = self.tables.get(owner & !TABLE)?.get((slot % REACH) as usize);
         }
         (owner != NONE).then_some(owner)
     }
 
-    /// The owner of a slot, and a slot behind it up to which nothing changes: what is behind the slot itself in a table, the
-    /// end of the stretch elsewhere. None behind the last one.
+    /// The owner of a slot, and a slot behind it up to which nothing changes: at most the end of the stretch. None behind the last one.
     pub(crate) fn run(&self, slot: u64) -> Option<(u64, Option<u32>)> {
         let stretch = *self.stretches.get((slot / REACH) as usize)?;
-        let next = if stretch & TABLE == 0 {
-            (slot / REACH + 1) * REACH
-        } else {
-            slot + 1
+        let at = (slot % REACH) as usize;
+        let (next, owner) = match stretch & TABLE {
+            0 => (REACH as usize, stretch),
+            _ => self.tables.get(stretch & !TABLE)?.run(at),
         };
-        Some((next, self.get(slot)))
+        Some((slot - at as u64 + next as u64, (owner != NONE).then_some(owner)))
     }
 
     /// The table of a stretch, if it has one.
@@ -91,7 +263,8 @@ impl SlotMap {
         (entry & TABLE != 0).then(|| self.tables.get_mut(entry & !TABLE))?
     }
 
-    /// Gives slots to an owner, or to none. They all had the other state before. `payer` pays for tables that this makes.
+    /// Gives slots to an owner, or to none. They all had the other state before. An owner that has slots gets those behind them, and
+    /// gives back its last ones or all. `payer` pays for what this makes.
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::LimitReached`]: nothing has changed.
@@ -103,37 +276,60 @@ impl SlotMap {
         payer: AccountId,
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
-        // Most objects have one slot, in a stretch that has a table and keeps it.
-        if count == 1
-            && let Some(Table { owners, used, .. }) = self.table(first / REACH)
-            && (owner.is_some() || *used > 1)
-            && let Some(place) = owners.get_mut((first % REACH) as usize)
+        let (end, owner) = (first + count, owner.unwrap_or(NONE));
+        // Most objects lie in one stretch, which has a full table.
+        let from = (first % REACH) as usize;
+        if let Some(table) = self.table(first / REACH)
+            && table.set_words(from, from + count as usize, owner)
         {
-            *place = owner.unwrap_or(NONE);
-            *used = if owner.is_some() { *used + 1 } else { *used - 1 };
+            if table.runs <= RUNS {
+                table.make_list(ledger);
+                self.lists += 1;
+            }
             return Ok(());
         }
-        let end = first + count;
+        self.set_parts(first, end, owner, payer, ledger)
+    }
+
+    /// The same, in any tables.
+    #[inline(never)]
+    fn set_parts(
+        &mut self,
+        first: u64,
+        end: u64,
+        owner: u32,
+        payer: AccountId,
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
         let [head, tail] = [first / REACH, (end - 1) / REACH];
         // Only the first and the last stretch can be parted.
-        let mut parted = false;
+        let mut made = false;
         if !first.is_multiple_of(REACH) || end < (head + 1) * REACH {
-            parted = self.part_paid(head, payer, ledger)?;
+            made = self.make_room(head, owner, payer, ledger)?;
         }
         if tail != head
             && !end.is_multiple_of(REACH)
-            && let Err(error) = self.part_paid(tail, payer, ledger)
+            && let Err(error) = self.make_room(tail, owner, payer, ledger)
         {
-            if parted {
-                let before = self.get(head * REACH).unwrap_or(NONE);
-                self.join(head, before, ledger);
+            match self.table(head).filter(|_| made) {
+                Some(table) if table.is_full() => table.make_list(ledger),
+                Some(table) => {
+                    let before = table.get(0);
+                    self.join(head, before, ledger);
+                }
+                None => {}
             }
             return Err(error);
         }
         for stretch in head..=tail {
             let start = stretch * REACH;
-            let (from, to) = (first.max(start) - start, (end - start).min(REACH));
-            self.set_part(stretch, (from as usize, to as usize), owner.unwrap_or(NONE), ledger);
+            self.set_part(
+                stretch,
+                first.max(start) - start,
+                (end - start).min(REACH),
+                owner,
+                ledger,
+            );
         }
         Ok(())
     }
@@ -144,83 +340,87 @@ impl SlotMap {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn expect_end(&mut self, slot: u64, payer: AccountId, ledger: &mut Ledger) -> Result<(), Error> {
-        if slot.is_multiple_of(REACH) {
+        if slot.is_multiple_of(REACH) || self.table(slot / REACH).is_some() {
             return Ok(());
         }
-        if self.part(slot / REACH, payer)? {
-            ledger.force(payer, Resource::Bytes, TABLE_BYTES);
-        }
+        self.part(slot / REACH, payer)?;
+        ledger.force(payer, Resource::Bytes, TABLE_BYTES);
         Ok(())
     }
 
-    /// The account that pays for each table, and how many bytes.
+    /// The cost of full tables that have become lists since this was asked last.
+    pub(crate) fn cost_of_lists(&mut self) -> Cost {
+        Cost::own(COST_LIST * core::mem::take(&mut self.lists))
+    }
+
+    /// The accounts that pay for each table, and how many bytes.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (AccountId, u64)> {
-        self.tables.iter().map(|(_, table)| (table.payer, TABLE_BYTES))
+        self.tables.iter().flat_map(|(_, table)| {
+            let words = if table.is_full() { WORDS_BYTES } else { 0 };
+            [(table.payer, TABLE_BYTES), (table.words_payer, words)]
+        })
     }
 
-    /// Gives a stretch a table of its own; tells whether it had none.
-    fn part_paid(&mut self, stretch: u64, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
-        let entry = self.stretches.get(stretch as usize).ok_or(Error::BadAddress)?;
-        if *entry & TABLE != 0 {
-            return Ok(false);
+    /// Sees to it that a part of a stretch can be given to an owner, or to nobody; tells whether that has made anything.
+    fn make_room(&mut self, stretch: u64, owner: u32, payer: AccountId, ledger: &mut Ledger) -> Result<bool, Error> {
+        match self.table(stretch) {
+            Some(table) if table.has_room(owner) => return Ok(false),
+            Some(table) => table.make_full(payer, ledger)?,
+            None => {
+                ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
+                let parted = self.part(stretch, payer);
+                parted.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))?;
+            }
         }
-        ledger.take(payer, Resource::Bytes, TABLE_BYTES)?;
-        let parted = self.part(stretch, payer);
-        parted.inspect_err(|_| ledger.give(payer, Resource::Bytes, TABLE_BYTES))
-    }
-
-    /// The same, before it is paid for.
-    fn part(&mut self, stretch: u64, payer: AccountId) -> Result<bool, Error> {
-        let entry = self.stretches.get_mut(stretch as usize).ok_or(Error::BadAddress)?;
-        if *entry & TABLE != 0 {
-            return Ok(false);
-        }
-        let owner = *entry;
-        let spare = self.spare.take_if(|_| owner == NONE);
-        let make = || match spare {
-            Some(table) => Ok(table),
-            None => boxed(Table {
-                owners: filled(owner, REACH as usize)?,
-                used: if owner == NONE { 0 } else { REACH as u32 },
-                payer,
-            }),
-        };
-        let (number, mut table) = self.tables.vacant().and_then(|number| Ok((number, make()?)))?;
-        table.payer = payer;
-        self.tables.put(number, table);
-        *entry = TABLE | number;
         Ok(true)
     }
 
-    /// All of a stretch is of one owner, or of none: its table goes.
+    /// Gives a stretch that has none a table of its own, which is charged to the payer already.
+    fn part(&mut self, stretch: u64, payer: AccountId) -> Result<(), Error> {
+        let entry = self.stretches.get_mut(stretch as usize).ok_or(Error::BadAddress)?;
+        let number = self.tables.vacant()?;
+        let mut table = match self.spare.take() {
+            Some(spare) => spare,
+            None => boxed(Table::OF_NOBODY)?,
+        };
+        table.payer = payer;
+        if *entry != NONE {
+            table.set(0, REACH as usize, *entry);
+        }
+        self.tables.put(number, table);
+        *entry = TABLE | number;
+        Ok(())
+    }
+
+    /// All of a stretch is of one owner, or of none: its table goes, which is not full.
     fn join(&mut self, stretch: u64, owner: u32, ledger: &mut Ledger) {
         if let Some(entry) = self.stretches.get_mut(stretch as usize) {
             let before = core::mem::replace(entry, owner);
             if before & TABLE != 0
                 && let Some(table) = self.tables.take(before & !TABLE)
             {
+                debug_assert!(!table.is_full(), "the slots of one object are one run");
                 ledger.give(table.payer, Resource::Bytes, TABLE_BYTES);
-                if table.used == 0 {
+                if table.runs == 0 {
                     self.spare = Some(table);
                 }
             }
         }
     }
 
-    fn set_part(&mut self, stretch: u64, (from, to): (usize, usize), owner: u32, ledger: &mut Ledger) {
-        if to - from == REACH as usize {
+    /// Gives slots of a stretch that has room to an owner, or to nobody.
+    fn set_part(&mut self, stretch: u64, from: u64, to: u64, owner: u32, ledger: &mut Ledger) {
+        if to - from == REACH {
             self.join(stretch, owner, ledger);
             return;
         }
         let Some(table) = self.table(stretch) else { return };
-        table.owners[from..to].fill(owner);
-        if owner == NONE {
-            table.used -= (to - from) as u32;
-        } else {
-            table.used += (to - from) as u32;
-        }
-        if table.used == 0 {
+        table.set(from as usize, to as usize, owner);
+        if table.runs == 0 {
             self.join(stretch, NONE, ledger);
+        } else if table.runs <= RUNS && table.is_full() {
+            table.make_list(ledger);
+            self.lists += 1;
         }
     }
 }
@@ -240,87 +440,203 @@ mod tests {
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 
-    /// Slots that are compared: around the ends of stretches.
-    const EDGES: [u64; 9] = [
-        0,
-        1,
-        2,
-        REACH - 2,
-        REACH - 1,
-        REACH,
-        REACH + 1,
-        2 * REACH - 1,
-        2 * REACH,
-    ];
+    const EDGE: u64 = RUNS as u64 + 4;
 
-    fn range() -> impl Strategy<Value = (u64, u64)> {
-        let edge = || prop::sample::select(&EDGES);
-        let ends = (edge(), edge()).prop_map(|(one, other)| (one.min(other), one.max(other) + 1));
-        prop_oneof![edge().prop_map(|slot| (slot, slot + 1)), ends]
+    /// Slots that are compared, and where objects begin and end: more at the beginning of two stretches than a list has runs, and the ends of stretches.
+    fn edges() -> Vec<u64> {
+        (0..EDGE)
+            .chain(REACH - 2..REACH + EDGE)
+            .chain(2 * REACH - 1..=2 * REACH)
+            .collect()
     }
 
+    fn range() -> impl Strategy<Value = (u64, u64)> {
+        let edge = || prop::sample::select(edges());
+        let ends = (edge(), edge()).prop_map(|(one, other)| (one.min(other), one.max(other) + 1));
+        prop_oneof![20 => edge().prop_map(|slot| (slot, slot + 1)), 1 => ends]
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Make,
+        Delete,
+        Cut,
+        Grow,
+    }
+
+    /// Many objects are made, then many deleted, and so on.
+    fn acts() -> impl Strategy<Value = Vec<(Act, (u64, u64))>> {
+        let some = |makes, deletes| {
+            let act = prop_oneof![makes => Just(Act::Make), deletes => Just(Act::Delete), 1 => Just(Act::Cut), 1 => Just(Act::Grow)];
+            prop::collection::vec((act, range()), 0..150)
+        };
+        let both = (some(12, 1), some(1, 12)).prop_map(|(more, fewer)| [more, fewer].concat());
+        prop::collection::vec(both, 1..4).prop_map(|parts| parts.concat())
+    }
+
+    /// What the table of a stretch should cost: who pays for it, and for its words.
+    type Paid = Option<(AccountId, Option<AccountId>)>;
+
     proptest! {
-        /// Objects that are made, cut and deleted, against a map; each table is paid by somebody, and two tables are all that the account can pay.
+        /// Objects that are made, cut, extended and deleted, against a map. What each of two accounts is charged for is there, and told, and an account
+        /// can pay for two tables and for the words of one.
         #[test]
-        fn it_says_whose_each_slot_is(steps in prop::collection::vec((range(), 0..4), 0..60)) {
+        fn it_says_whose_each_slot_is(steps in acts()) {
             let mut ledger = Ledger::new(1);
-            let limits: Amounts = core::array::from_fn(|at| if at == Resource::Bytes as usize { 2 * TABLE_BYTES } else { UNLIMITED[at] });
-            let payer = ledger.open(AccountId::ROOT, limits).unwrap();
+            let most = 2 * TABLE_BYTES + WORDS_BYTES;
+            let limits: Amounts = core::array::from_fn(|at| if at == Resource::Bytes as usize { most } else { UNLIMITED[at] });
+            let payers = [0; 2].map(|_| ledger.open(AccountId::ROOT, limits).unwrap());
             let mut map = SlotMap::new();
+            // By the first slot: the slot behind the last one, and the owner.
             let mut objects: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-            for (number, ((first, end), act)) in steps.into_iter().enumerate() {
-                let owner = number as u32;
-                let over = |(&base, &(past, _)): (&u64, &(u64, u32))| base < end && first < past;
-                let there = objects.iter().find(|object| over(*object)).map(|(&base, &object)| (base, object));
-                let before: Vec<_> = EDGES.iter().map(|&slot| map.run(slot)).collect();
-                let result = match (act, there) {
-                    (0..2, None) => map.set(first, end - first, Some(owner), payer, &mut ledger).map(|()| {
-                        objects.insert(first, (end, owner));
-                    }),
-                    (2, Some((base, (past, _)))) => map.set(base, past - base, None, payer, &mut ledger).map(|()| {
-                        objects.remove(&base);
-                    }),
-                    // The end of an object is cut off, with room that was seen to before.
-                    (3, Some((base, (past, owner)))) if base < first && first < past => {
-                        map.expect_end(first, payer, &mut ledger).map(|()| {
-                            map.set(first, past - first, None, payer, &mut ledger).unwrap();
-                            objects.insert(base, (first, owner));
-                        })
-                    }
-                    _ => Ok(()),
+            let mut tables: [Paid; 3] = [None; 3];
+            for (number, (act, (first, end))) in steps.into_iter().enumerate() {
+                let there = |from: u64, to: u64| {
+                    let mut all = objects.iter().filter(move |&(&base, &(past, _))| base < to && from < past);
+                    all.next().map(|(&base, &(past, owner))| (base, past, owner))
                 };
-                if let Err(error) = result {
-                    prop_assert_eq!(error, Error::LimitReached);
-                    let after: Vec<_> = EDGES.iter().map(|&slot| map.run(slot)).collect();
-                    prop_assert_eq!(before, after);
+                let payer_of = |owner: u32| payers[owner as usize % 2];
+                let (mut payer, owner) = (payer_of(number as u32), number as u32);
+                let changed = match (act, there(first, end)) {
+                    (Act::Make, None) => map.set(first, end - first, Some(owner), payer, &mut ledger).map(|()| Some((first, end, owner))),
+                    (Act::Delete, Some((base, past, owner))) => {
+                        map.set(base, past - base, None, payer_of(owner), &mut ledger).unwrap();
+                        Ok(Some((base, base, owner)))
+                    }
+                    // The end of an object is cut off, with room that was seen to before.
+                    (Act::Cut, Some((base, past, owner))) if base < first && first < past => {
+                        payer = payer_of(owner);
+                        map.expect_end(first, payer, &mut ledger).unwrap();
+                        map.set(first, past - first, None, payer, &mut ledger).unwrap();
+                        Ok(Some((base, first, owner)))
+                    }
+                    (Act::Grow, Some((base, past, owner))) if past < end && there(past, end).is_none() => {
+                        payer = payer_of(owner);
+                        map.set(past, end - past, Some(owner), payer, &mut ledger).map(|()| Some((base, end, owner)))
+                    }
+                    _ => Ok(None),
+                };
+                match changed {
+                    Ok(Some((base, past, _))) if base == past => { objects.remove(&base); }
+                    Ok(Some((base, past, owner))) => { objects.insert(base, (past, owner)); }
+                    Ok(None) => {}
+                    Err(error) => prop_assert_eq!(error, Error::LimitReached),
                 }
-                let mut tables = 0;
-                for stretch in 0..3 {
+                let mut paid = [0; 2];
+                for (stretch, table) in (0..).zip(&mut tables) {
                     let (from, to) = (stretch * REACH, (stretch + 1) * REACH);
-                    let whole = objects.iter().any(|(&base, &(past, _))| base <= from && to <= past);
-                    let some = objects.iter().any(|(&base, &(past, _))| base < to && from < past);
-                    tables += u64::from(some && !whole);
+                    let parts: Vec<_> = objects.iter().filter(|&(&base, &(past, _))| base < to && from < past).collect();
+                    let whole = parts.iter().any(|&(&base, &(past, _))| base <= from && to <= past);
                     // A table that was made for one owner stays until nobody has any of it.
-                    let (next, _) = map.run(from).unwrap();
-                    let expected = if some && !whole { next == from + 1 } else { some || next == to };
-                    prop_assert!(expected);
+                    *table = match *table {
+                        _ if parts.is_empty() => None,
+                        None if whole => None,
+                        None => Some((payer, None)),
+                        Some((by, _)) if parts.len() <= RUNS => Some((by, None)),
+                        // The second one pays if the first cannot.
+                        Some((by, None)) => {
+                            let table = map.table(stretch).unwrap();
+                            prop_assert!([by, payer].contains(&table.words_payer));
+                            Some((by, Some(table.words_payer)))
+                        }
+                        table => table,
+                    };
+                    let charges = table.iter().flat_map(|&(by, words)| [Some((by, TABLE_BYTES)), words.map(|by| (by, WORDS_BYTES))]);
+                    charges.flatten().for_each(|(by, bytes)| paid[usize::from(by == payers[1])] += bytes);
                 }
-                let paid: u64 = map.charges().map(|(by, bytes)| { assert_eq!(by, payer); bytes }).sum();
-                prop_assert_eq!(ledger.used(payer, Resource::Bytes), paid);
-                prop_assert!(paid >= tables * TABLE_BYTES);
-                for slot in EDGES {
-                    let wanted = objects.range(..=slot).next_back().filter(|(_, object)| slot < object.0).map(|(_, object)| object.1);
-                    prop_assert_eq!(map.get(slot), wanted);
+                for (payer, paid) in payers.into_iter().zip(paid) {
+                    prop_assert_eq!(ledger.used(payer, Resource::Bytes), paid);
+                    prop_assert_eq!(map.charges().filter(|charge| charge.0 == payer).map(|charge| charge.1).sum::<u64>(), paid);
+                }
+                let bytes = map.tables.iter().map(|(_, table)| size_of_val(table) + size_of_val(&*table.words));
+                prop_assert_eq!(bytes.sum::<usize>() as u64, paid[0] + paid[1]);
+                let wanted = |slot: u64| {
+                    let object = objects.range(..=slot).next_back().filter(|(_, object)| slot < object.0);
+                    object.map(|(_, object)| object.1)
+                };
+                for slot in edges() {
+                    prop_assert_eq!(map.get(slot), wanted(slot));
                     let (next, owner) = map.run(slot).unwrap();
-                    prop_assert_eq!(owner, wanted);
-                    prop_assert!(next > slot && (slot..next).all(|slot| map.get(slot) == wanted));
+                    prop_assert_eq!(owner, wanted(slot));
+                    prop_assert!(next > slot && next <= (slot / REACH + 1) * REACH);
+                    prop_assert!(edges().into_iter().chain([next - 1]).all(|other| !(slot..next).contains(&other) || wanted(other) == owner));
                 }
             }
             for (base, (past, _)) in objects {
-                map.set(base, past - base, None, payer, &mut ledger).unwrap();
+                map.set(base, past - base, None, payers[0], &mut ledger).unwrap();
             }
-            prop_assert!(map.is_empty() && ledger.used(payer, Resource::Bytes) == 0);
+            prop_assert!(map.is_empty() && payers.iter().all(|&payer| ledger.used(payer, Resource::Bytes) == 0));
         }
+    }
+
+    /// What is left of a stretch that had many objects costs as little as if it had always been alone.
+    #[test]
+    fn a_lone_object_in_a_stretch_has_a_small_table() {
+        let (mut map, mut ledger) = (SlotMap::new(), Ledger::new(1));
+        for stretch in 0..1000 {
+            let mut set = |slot: u64, owner| {
+                map.set(stretch * REACH + 3 * slot, 2, owner, AccountId::ROOT, &mut ledger)
+                    .unwrap();
+            };
+            let others = if stretch % 2 == 0 { 0 } else { 40 };
+            (0..=others).for_each(|other| set(other, Some(7 + other as u32)));
+            (0..others).for_each(|other| set(other, None));
+        }
+        assert_eq!(map.lists, 500, "the cost of each is told");
+        let bytes: u64 = map.charges().map(|charge| charge.1).sum();
+        assert!(bytes < 1000 * 300, "{bytes}");
+        assert_eq!(ledger.used(AccountId::ROOT, Resource::Bytes), bytes);
+    }
+
+    /// An object over the border of two stretches makes the first table full, and cannot pay for that of the second.
+    #[test]
+    fn an_object_that_cannot_pay_for_all_pays_for_nothing() {
+        for (objects, cost) in [(0, TABLE_BYTES), (RUNS as u64, WORDS_BYTES)] {
+            let (mut map, mut ledger) = (SlotMap::new(), Ledger::new(1));
+            let mut limits = UNLIMITED;
+            limits[Resource::Bytes as usize] = TABLE_BYTES + WORDS_BYTES - 1;
+            let before = ledger.open(AccountId::ROOT, limits).unwrap();
+            for slot in 0..objects {
+                map.set(slot, 1, Some(slot as u32), before, &mut ledger).unwrap();
+            }
+            for (limit, expected) in [
+                (cost + TABLE_BYTES - 1, Err(Error::LimitReached)),
+                (cost + TABLE_BYTES, Ok(())),
+            ] {
+                let mut limits = UNLIMITED;
+                limits[Resource::Bytes as usize] = limit;
+                let payer = ledger.open(AccountId::ROOT, limits).unwrap();
+                let made = map.set(REACH - 3, 8, Some(100), payer, &mut ledger);
+                assert_eq!(made, expected);
+                let paid = if made.is_ok() { limit } else { 0 };
+                assert_eq!(ledger.used(payer, Resource::Bytes), paid);
+                let all: u64 = map.charges().map(|charge| charge.1).sum();
+                assert_eq!(all, paid + objects.min(1) * TABLE_BYTES);
+                assert_eq!(
+                    [REACH - 3, REACH + 4].map(|slot| map.get(slot)),
+                    [made.is_ok().then_some(100); 2]
+                );
+                assert!((0..objects).all(|slot| map.get(slot) == Some(slot as u32)));
+                ledger.close(payer);
+            }
+        }
+    }
+
+    /// The first account of a stretch pays for all of its table, and gets back what an object less makes needless.
+    #[test]
+    fn the_first_account_pays_for_a_full_table_if_it_can() {
+        let (mut map, mut ledger) = (SlotMap::new(), Ledger::new(1));
+        let [first, other] = [0; 2].map(|_| ledger.open(AccountId::ROOT, UNLIMITED).unwrap());
+        let mut set = |slot: u64, owner: Option<u32>, payer| {
+            map.set(slot, 1, owner, payer, &mut ledger).unwrap();
+            [first, other].map(|payer| ledger.used(payer, Resource::Bytes))
+        };
+        assert_eq!(set(0, Some(0), first), [TABLE_BYTES, 0]);
+        for slot in 1..RUNS as u64 {
+            assert_eq!(set(slot, Some(slot as u32), other), [TABLE_BYTES, 0]);
+        }
+        assert_eq!(set(RUNS as u64, Some(99), other), [TABLE_BYTES + WORDS_BYTES, 0]);
+        assert_eq!(set(5, None, other), [TABLE_BYTES, 0]);
     }
 
     #[test]
