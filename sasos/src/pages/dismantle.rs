@@ -157,6 +157,12 @@ impl Server {
     /// Drops the pages of a persistent object in a range that the disk has as they are.
     pub(crate) fn drop_clean<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
         let mut next = from;
+        // Where no domain has it any more, its pages were forgotten with the links to them.
+        let remembered = if self.objects.get(id).has_holders() {
+            Remembered::Perhaps
+        } else {
+            Remembered::No
+        };
         while let Some(place) = self.objects.get(id).next_page(Which::Resident, next, to) {
             next = place.address + PAGE;
             let Some(entry) = world.leaf_get(place.leaf, place.index) else {
@@ -171,7 +177,7 @@ impl Server {
                 continue;
             }
             object.known = 0;
-            self.drop_pages(world, id, place.address, next, Remembered::Perhaps);
+            self.drop_pages(world, id, place.address, next, remembered);
         }
     }
 }

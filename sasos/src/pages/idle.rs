@@ -24,7 +24,7 @@ use crate::{
 
 /// The cost of going on to the next object, in instructions, roughly, and of looking at the records of neighbouring slots and freeing them.
 const COST_OBJECT: Cost = Cost::own(60);
-const COST_CHUNK: Cost = Cost::own(2_000);
+const COST_CHUNK: Cost = Cost::own(4_500);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
 /// Programs whose part of the cache is taken back one by one.
