@@ -648,35 +648,6 @@ fn a_space_with_a_number_that_was_used_has_no_calls() {
     }
 }
 
-/// A return lets some clients at their bound try, and the next return is to see to those that are left: it takes the slow path.
-#[test]
-fn returns_go_on_letting_clients_in_that_wait_for_their_turn() {
-    let is_waiting = |state: &State| matches!(state, State::Parked(Key::Turn(_)));
-    for clients in [0, 1, 3, 4, 9] {
-        let (mut kernel, space) = several(1);
-        let callee = kernel.space_create().expect("space");
-        kernel.portal_add_stack(callee, 0x7f00_0040_0000);
-        let waiting: Vec<ThreadId> = (0..clients).map(|_| spawn(&mut kernel, space, 5)).collect();
-        let caller = spawn(&mut kernel, space, 3);
-        for _ in &waiting {
-            kernel.schedule().expect("a client");
-            kernel.park(Key::Turn(callee.0), None, None);
-        }
-        assert_eq!(run(&mut kernel, 0), Some(caller));
-        kernel
-            .portal_enter(caller, callee, 0x1_0000_0000, [0; 4], Stacks::Open)
-            .expect("a stack");
-        kernel.portal_leave(caller, 0, 0, 0).expect("it is inside");
-        let threads = kernel.threads();
-        let left = waiting.iter().filter(|&&client| is_waiting(&threads.get(client).state));
-        let left = left.count();
-        assert!(left == 0 || left + 4 == clients, "{left} of {clients}");
-        // With the last one of a full turn nobody has looked whether there are more.
-        let is_wanted = kernel.spaces().get(callee).stacks_wanted() != 0;
-        assert_eq!(is_wanted, clients >= 4, "{clients}");
-    }
-}
-
 /// A thread that waits and is answered where nothing runs runs there at once, and has nothing to begin any more.
 #[test]
 fn a_thread_that_is_answered_runs_here() {

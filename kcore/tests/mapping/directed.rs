@@ -507,15 +507,8 @@ fn a_quota_refuses_and_nothing_changes() {
 #[test]
 fn each_space_pays_for_its_own_tables() {
     let large = memory(512, SLOT, RWX);
-    let granted = |from, to| {
-        give(
-            How::Grant,
-            from,
-            memory(515, PAGE, RWX),
-            to,
-            memory(0x4_0000, PAGE, RWX),
-        )
-    };
+    let [part, landed] = [memory(515, PAGE, RWX), memory(0x4_0000, PAGE, RWX)];
+    let granted = |from, to| give(How::Grant, from, part, to, landed);
     // Tables of the space: its root, three to the large page's place less one; the node of that page.
     let begun = 3 * TABLE_UNITS + NODE_UNITS[1];
     let landing = |tables: u32| tables * TABLE_UNITS + NODE_UNITS[0];
