@@ -114,8 +114,9 @@ impl Table {
     #[inline]
     fn behind(&self, slot: usize) -> usize {
         let list = self.list.get(..self.runs).unwrap_or_default();
-        let found = list.iter().position(|run| usize::from(run.to) > slot);
-        found.unwrap_or(list.len())
+        // Most look for the objects that were made last, which stand at the end.
+        let before = list.iter().rposition(|run| usize::from(run.to) <= slot);
+        before.map_or(0, |place| place + 1)
     }
 
     /// Whether an owner can get slots, or nobody.
@@ -125,9 +126,13 @@ impl Table {
 
     /// Gives slots to an owner for whom there is room, or to nobody.
     fn set(&mut self, from: usize, to: usize, owner: u32) {
-        if self.set_words(from, to, owner) {
-            return;
+        if !self.set_words(from, to, owner) {
+            self.set_list(from, to, owner);
         }
+    }
+
+    /// The same in a table that is not full.
+    fn set_list(&mut self, from: usize, to: usize, owner: u32) {
         let (place, [first, end]) = (self.behind(from), [from as u16, to as u16]);
         let (before, behind) = self.list.split_at_mut(place);
         match (before.last_mut(), behind) {
@@ -277,16 +282,26 @@ impl SlotMap {
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
         let (end, owner) = (first + count, owner.unwrap_or(NONE));
-        // Most objects lie in one stretch, which has a full table.
+        // Most objects lie in one stretch, which has a table that stays.
         let from = (first % REACH) as usize;
-        if let Some(table) = self.table(first / REACH)
-            && table.set_words(from, from + count as usize, owner)
-        {
-            if table.runs <= RUNS {
-                table.make_list(ledger);
-                self.lists += 1;
+        let to = from + count as usize;
+        if let Some(table) = self.table(first / REACH) {
+            if table.set_words(from, to, owner) {
+                if table.runs <= RUNS {
+                    table.make_list(ledger);
+                    self.lists += 1;
+                }
+                return Ok(());
             }
-            return Ok(());
+            let stays = if owner == NONE {
+                table.runs > 1
+            } else {
+                table.has_room(owner)
+            };
+            if !table.is_full() && to <= REACH as usize && count < REACH && stays {
+                table.set_list(from, to, owner);
+                return Ok(());
+            }
         }
         self.set_parts(first, end, owner, payer, ledger)
     }
