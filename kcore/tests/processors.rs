@@ -681,7 +681,7 @@ fn a_thread_has_run_for_the_time_since_it_was_taken() {
     assert!(kernel.has_run_for(30) && !kernel.has_run_for(31));
 }
 
-/// What is counted of the waits of threads, against a look at their states whenever time passes.
+/// The kernel's count of the waits of threads, against a model that looks at their states whenever time passes.
 #[test]
 fn waits_are_counted_for_those_that_are_intercepted() {
     let mut random = Random(0x40);

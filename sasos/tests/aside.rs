@@ -43,12 +43,6 @@ fn used(rig: &Rig, actor: Actor, resource: Resource) -> u64 {
     rig.server.ledger.used(account, resource)
 }
 
-fn ends(rig: &mut Rig, actor: Actor) {
-    rig.server.task_kill(actor.task, 1);
-    rig.server.finish_ends(&mut rig.world);
-    rig.settle();
-}
-
 /// The slot and the page table of the last object serve the next one.
 #[test]
 fn a_domain_that_does_it_again_keeps_one_page_table() {
@@ -73,7 +67,7 @@ fn a_domain_that_does_it_again_keeps_one_page_table() {
     );
     assert!(!rig.touch_further(actor.space, other, Access::Write));
     rig.check();
-    ends(&mut rig, actor);
+    rig.ends(actor);
     rig.check();
 }
 
@@ -329,7 +323,7 @@ fn whatever_happens_between_it_is_found_or_gone() {
                 }
                 1 => rig.server.take_back(&mut rig.world),
                 2 if rng.one_in(3) => {
-                    ends(&mut rig, actor);
+                    rig.ends(actor);
                     actors[which] = rig.actor(Apd::EMPTY);
                     objects.retain(|&(of, _)| of != which);
                 }
@@ -367,7 +361,7 @@ fn whatever_happens_between_it_is_found_or_gone() {
             rig.check();
         }
         for actor in actors {
-            ends(&mut rig, actor);
+            rig.ends(actor);
         }
         rig.checkpoint().unwrap();
         rig.settle();

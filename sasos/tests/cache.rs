@@ -5,15 +5,13 @@ mod common;
 use abi::{
     Call, Error,
     address::{PAGE, SLOT},
-    layout::Capability,
 };
-use common::{Actor, Order, Rig};
+use common::{Actor, Rig};
 use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, Resource, UNLIMITED},
     protection::apd::Apd,
 };
-use sim::machine::Touch;
 
 /// Slots that have their records together.
 const CHUNK: u64 = 64;
@@ -28,49 +26,8 @@ fn leave(rig: &mut Rig, programs: AccountId, resource: Resource, some: u64) {
 /// A program with the passwords of objects, which are all 9.
 fn program(rig: &mut Rig, programs: AccountId, objects: &[u64]) -> Actor {
     let actor = rig.actor_in(programs, UNLIMITED);
-    let (list, _) = rig.call(actor, Call::ObjCreate, &[8 * PAGE, 0]).unwrap();
-    let found: Vec<Capability> = objects
-        .iter()
-        .map(|&address| Capability { address, password: 9 })
-        .collect();
-    rig.write_clist(actor.space, list, &found, Order::Any);
-    rig.call(actor, Call::ApdInsert, &[0, list]).unwrap();
+    rig.gets(actor, objects, 9);
     actor
-}
-
-fn ends(rig: &mut Rig, actor: Actor) {
-    rig.server.task_kill(actor.task, 1);
-    rig.server.finish_ends(&mut rig.world);
-    rig.settle();
-}
-
-/// A thread touches a page until it has it; false if it ends for it.
-fn touches(rig: &mut Rig, actor: Actor, address: u64, access: Access) -> bool {
-    let touch = if access == Access::Read {
-        Touch::Read
-    } else {
-        Touch::Write
-    };
-    loop {
-        rig.world.kernel.enter_space(actor.space);
-        if rig.world.kernel.hardware.translate(address, touch).is_ok() {
-            return true;
-        }
-        let thread = actor.thread;
-        match rig.server.handle(
-            &mut rig.world,
-            Event::Fault {
-                thread,
-                address,
-                access,
-            },
-        ) {
-            Outcome::Resume => {}
-            Outcome::Block(..) => rig.move_disk(),
-            Outcome::Gone => return false,
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// A start with so many frames and so much heap, in which a program and the first task have kept an object of so many slots each, and the next one; the account of all programs, and the objects.
@@ -96,7 +53,7 @@ fn page_tables_of_the_cache_leave_those_of_programs() {
         let most = rig.server.ledger.limit(programs, Resource::Tables) / 8;
         for base in objects {
             for slot in 0..150 {
-                assert!(touches(&mut rig, actor, base + slot * SLOT, access), "{slot}");
+                assert!(rig.has(actor, base + slot * SLOT, access), "{slot}");
                 let leaves: u64 = objects
                     .iter()
                     .filter_map(|&base| rig.server.objects.find(base))
@@ -110,7 +67,7 @@ fn page_tables_of_the_cache_leave_those_of_programs() {
         // Others have it meanwhile, too, and find what was written.
         rig.checkpoint().unwrap();
         let other = program(&mut rig, programs, &objects);
-        assert!((0..150).all(|slot| touches(&mut rig, other, objects[0] + slot * SLOT, Access::Read)));
+        assert!((0..150).all(|slot| rig.has(other, objects[0] + slot * SLOT, Access::Read)));
         rig.check();
     }
 }
@@ -124,10 +81,7 @@ fn slots_of_the_cache_leave_heap_to_programs() {
         let before = rig.server.ledger.left(programs, Resource::Bytes);
         for base in objects {
             for chunk in 0..60 {
-                assert!(
-                    touches(&mut rig, actor, base + (1 + chunk * CHUNK) * SLOT, access),
-                    "{chunk}"
-                );
+                assert!(rig.has(actor, base + (1 + chunk * CHUNK) * SLOT, access), "{chunk}");
                 let left = rig.server.ledger.left(programs, Resource::Bytes);
                 assert!(left + heap / 6 > before, "{left} of {before}");
             }
@@ -145,15 +99,10 @@ fn what_was_written_is_taken_back_when_it_is_clean() {
     let own = rig.kept(actor, 60 * CHUNK * SLOT / PAGE, 9);
     for chunk in 0..60 {
         for base in [base, own] {
-            assert!(touches(
-                &mut rig,
-                actor,
-                base + (1 + chunk * CHUNK) * SLOT,
-                Access::Write
-            ));
+            assert!(rig.has(actor, base + (1 + chunk * CHUNK) * SLOT, Access::Write));
         }
     }
-    ends(&mut rig, actor);
+    rig.ends(actor);
     rig.checkpoint().unwrap();
     let paid = rig.server.ledger.used(programs, Resource::Blocks);
     assert!(paid > 0);
@@ -194,10 +143,7 @@ fn what_is_taken_over_takes_nothing_from_programs() {
     let bytes = rig.server.ledger.left(programs, Resource::Bytes);
     for (number, &base) in files.iter().enumerate() {
         for slot in 0..if number < 100 { 1 } else { 3 } {
-            assert!(
-                touches(&mut rig, actor, base + slot * SLOT, Access::Read),
-                "{slot} of {number}"
-            );
+            assert!(rig.has(actor, base + slot * SLOT, Access::Read), "{slot} of {number}");
         }
     }
     assert_eq!(
@@ -216,11 +162,11 @@ fn a_refusal_is_for_the_one_who_asked() {
     const PAGES: u64 = 20;
     let (mut rig, programs, objects) = later(5, 8000, 3, 40 << 20);
     let has_all = |rig: &mut Rig, actor: Actor, access: Access| {
-        (0..PAGES).all(|page| touches(rig, actor, objects[0] + page * PAGE, access))
+        (0..PAGES).all(|page| rig.has(actor, objects[0] + page * PAGE, access))
     };
     let writer = program(&mut rig, programs, &objects);
     assert!(has_all(&mut rig, writer, Access::Write));
-    ends(&mut rig, writer);
+    rig.ends(writer);
     rig.put_away();
     rig.server.take_back(&mut rig.world);
     let [greedy, other] = [(); 2].map(|()| program(&mut rig, programs, &objects));
@@ -244,12 +190,7 @@ fn threads_are_made_while_memory_is_full_of_clean_pages() {
     let (mut rig, programs, objects) = later(6, 4000, 20, 40 << 20);
     let actor = program(&mut rig, programs, &objects);
     for page in 0..9000 {
-        assert!(touches(
-            &mut rig,
-            actor,
-            objects[page % 2] + page as u64 / 2 * PAGE,
-            Access::Write
-        ));
+        assert!(rig.has(actor, objects[page % 2] + page as u64 / 2 * PAGE, Access::Write));
     }
     rig.checkpoint().unwrap();
     assert!(rig.world.kernel.frames().free() < 200);
@@ -272,7 +213,7 @@ fn reads_under_way_have_a_bound() {
     let actor = program(&mut rig, programs, &objects);
     let pages: Vec<u64> = (0..PAGES).map(|page| objects[0] + page * PAGE).collect();
     for &address in &pages {
-        assert!(touches(&mut rig, actor, address, Access::Write));
+        assert!(rig.has(actor, address, Access::Write));
     }
     rig.put_away();
     let (thread, access) = (actor.thread, Access::Read);
@@ -291,7 +232,7 @@ fn reads_under_way_have_a_bound() {
     }
     assert!((200..=256).contains(&most), "{most}");
     for &address in &pages {
-        assert!(touches(&mut rig, actor, address, Access::Read));
+        assert!(rig.has(actor, address, Access::Read));
     }
     rig.check();
 }
@@ -306,7 +247,7 @@ fn nobody_holds_what_is_in_the_cache() {
     let (copy, _) = rig.call(users[0], Call::ObjCreate, &[60 * PAGE, 0]).unwrap();
     leave(&mut rig, programs, Resource::Tables, TABLES);
     for slot in 0..60 {
-        assert!(touches(&mut rig, users[1], base + slot * SLOT, Access::Write));
+        assert!(rig.has(users[1], base + slot * SLOT, Access::Write));
         rig.store(users[1].space, base + slot * SLOT, slot).unwrap();
     }
     rig.checkpoint().unwrap();
@@ -314,7 +255,7 @@ fn nobody_holds_what_is_in_the_cache() {
         let copied = rig.call(users[0], Call::PageCopy, &[base + slot * SLOT, copy + slot * PAGE, 1]);
         assert!(copied.is_ok(), "{slot}: {copied:?}");
         for &user in &users[2..] {
-            assert!(touches(&mut rig, user, base + slot * SLOT, Access::Read), "{slot}");
+            assert!(rig.has(user, base + slot * SLOT, Access::Read), "{slot}");
         }
     }
     let id = rig.server.objects.find(base).unwrap();
@@ -330,9 +271,9 @@ fn map_nodes_go_where_heap_is_short() {
     let (mut rig, programs, objects) = later(9, 8000, 3000, 40 << 20);
     let actor = program(&mut rig, programs, &objects);
     for page in 0..300 {
-        assert!(touches(&mut rig, actor, objects[0] + page * 10 * SLOT, Access::Write));
+        assert!(rig.has(actor, objects[0] + page * 10 * SLOT, Access::Write));
     }
-    ends(&mut rig, actor);
+    rig.ends(actor);
     rig.put_away();
     rig.server.take_back(&mut rig.world);
     assert!(rig.server.store.stats().map_nodes > 300);
@@ -349,7 +290,7 @@ fn the_longest_copy_is_done_in_a_small_cache() {
     let actor = program(&mut rig, programs, &objects);
     leave(&mut rig, programs, Resource::Tables, 1700);
     for slot in 0..127 {
-        assert!(touches(&mut rig, actor, objects[0] + slot * SLOT, Access::Write));
+        assert!(rig.has(actor, objects[0] + slot * SLOT, Access::Write));
     }
     rig.checkpoint().unwrap();
     // A page in each slot.
@@ -398,12 +339,7 @@ fn blocks_of_all_programs_follow_the_disk() {
     let mut left = Vec::new();
     for _ in 0..20 {
         for chunk in 0..60 {
-            assert!(touches(
-                &mut rig,
-                actor,
-                base + (1 + chunk * CHUNK) * SLOT,
-                Access::Write
-            ));
+            assert!(rig.has(actor, base + (1 + chunk * CHUNK) * SLOT, Access::Write));
         }
         for _ in 0..3 {
             rig.checkpoint().unwrap();
@@ -424,13 +360,13 @@ fn a_program_pays_for_what_its_children_have_kept() {
     let account = rig.server.tasks.get(parent.task).unwrap().account;
     let child = rig.actor_in(account, UNLIMITED);
     let base = rig.kept(child, 3 * SLOT / PAGE, 9);
-    ends(&mut rig, child);
+    rig.ends(child);
     let payer = |rig: &Rig| rig.server.objects.get(rig.server.objects.find(base).unwrap()).account;
     let other = program(&mut rig, programs, &[base]);
-    assert!(touches(&mut rig, other, base, Access::Write));
+    assert!(rig.has(other, base, Access::Write));
     assert_eq!(rig.server.ledger.parent(payer(&rig)), account);
-    ends(&mut rig, parent);
-    assert!(touches(&mut rig, other, base + SLOT, Access::Write));
+    rig.ends(parent);
+    assert!(rig.has(other, base + SLOT, Access::Write));
     assert_eq!(payer(&rig), programs);
     rig.check();
 }
@@ -443,19 +379,19 @@ fn who_has_most_of_the_cache_gives_way() {
     let modest = program(&mut rig, programs, &objects[..1]);
     let greedy = program(&mut rig, programs, &objects[1..]);
     for slot in 0..3 {
-        assert!(touches(&mut rig, modest, objects[0] + slot * SLOT, Access::Read));
+        assert!(rig.has(modest, objects[0] + slot * SLOT, Access::Read));
     }
     for slot in 0..500 {
-        assert!(touches(&mut rig, greedy, objects[1] + slot * SLOT, Access::Read));
+        assert!(rig.has(greedy, objects[1] + slot * SLOT, Access::Read));
         let id = rig.server.objects.find(objects[0]).unwrap();
         assert_eq!(rig.server.objects.get(id).leaves, 3, "{slot}");
     }
     rig.check();
     // What a program had is nobody's when it has ended.
-    ends(&mut rig, greedy);
+    rig.ends(greedy);
     rig.check();
     rig.server.take_back(&mut rig.world);
-    ends(&mut rig, modest);
+    rig.ends(modest);
     rig.server.take_back(&mut rig.world);
     rig.check();
 }

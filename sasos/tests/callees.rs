@@ -217,13 +217,7 @@ fn a_client_with_a_full_account_switches_no_handlers_off() {
     let mut limits = limits::of_frames(4000);
     limits[Resource::Bytes as usize] = 60 << 10;
     let client = rig.actor_in(AccountId::ROOT, limits);
-    let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    let entry = Capability {
-        address: base,
-        password: 9,
-    };
-    rig.write_clist(client.space, list, &[entry], Order::Any);
-    rig.call(client, Call::ApdInsert, &[0, list]).unwrap();
+    let list = rig.gets(client, &[base], 9);
     rig.enters(client, base, PD_MERGE).unwrap();
     rig.call(client, Call::ExcptReg, &[EXCEPTION_ARITHMETIC, list]).unwrap();
     // Memory that is too little for an object is enough for some passwords.

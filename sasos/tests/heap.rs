@@ -9,9 +9,9 @@ use std::cell::Cell;
 use abi::{
     Call, Error, Rights,
     address::{OBJECT_BYTES_MAX, PAGE, SLOT},
-    layout::{CAPABILITIES_MAX, Capability, ENTRIES_MAX, PDX_MAX},
+    layout::{CAPABILITIES_MAX, ENTRIES_MAX, PDX_MAX},
 };
-use common::{Actor, Order, Rig};
+use common::{Actor, Rig};
 use kcore::{Machine, scheduler::Standing};
 use sasos::{
     accounts::{AccountId, Resource, UNLIMITED, limits},
@@ -127,9 +127,7 @@ fn held_after(families: u64) -> i64 {
         }
         rig.check();
         for actor in actors {
-            rig.server.task_kill(actor.task, 1);
-            rig.server.finish_ends(&mut rig.world);
-            rig.settle();
+            rig.ends(actor);
         }
         rig.server.ledger.close(account);
     }
@@ -255,9 +253,7 @@ fn places_of_threads_are_taken_from_what_all_have() {
     for _ in 0..2000 {
         rig.sibling(actor);
     }
-    rig.server.task_kill(actor.task, 1);
-    rig.server.finish_ends(&mut rig.world);
-    rig.settle();
+    rig.ends(actor);
     let left = u64::try_from(BYTES.get() - before).unwrap();
     assert!(left > 4 * LEFT_MAX.cast_unsigned(), "{left}");
     for (most, now) in most.into_iter().zip(limits(&rig)) {
@@ -332,9 +328,7 @@ fn rows_are_paid_for_and_leave_room_for_the_next_program() {
             );
             sum += made;
             rig.check();
-            rig.server.task_kill(actor.task, 1);
-            rig.server.finish_ends(&mut rig.world);
-            rig.settle();
+            rig.ends(actor);
             // The next one has a quarter of the heap, whatever these have kept.
             let left = limits::of_program(&rig.server.ledger, programs)[Resource::Bytes as usize];
             assert!(left > heap / 6, "{left} bytes are left to the next program");
@@ -373,9 +367,7 @@ fn slots_of_kept_objects_leave_room_for_the_next_program() {
             .count();
         assert!(chunks > 2, "round {round}: {chunks}");
         rig.check();
-        rig.server.task_kill(actor.task, 1);
-        rig.server.finish_ends(&mut rig.world);
-        rig.settle();
+        rig.ends(actor);
         rig.checkpoint().unwrap();
         rig.server.take_back(&mut rig.world);
         rig.server.ledger.empty_all_hands();
@@ -412,13 +404,7 @@ fn objects_of_an_earlier_start_are_read_whatever_rows_there_are() {
     }
     // Programs pay from then on for what they use of the first task's.
     let program = rig.actor_in(programs, UNLIMITED);
-    let list = object(&mut rig, program, PAGE).unwrap();
-    let found = Capability {
-        address: of_shell,
-        password: 9,
-    };
-    rig.write_clist(program.space, list, &[found], Order::Sorted);
-    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    rig.gets(program, &[of_shell], 9);
     let copy = object(&mut rig, program, PAGE).unwrap();
     rig.call(program, Call::PageCopy, &[of_shell, copy, 1]).unwrap();
     assert_eq!(rig.load(program.space, copy), Ok(5));
@@ -474,10 +460,7 @@ fn programs_pay_for_what_they_add_to_rows_of_others() {
     let (first, programs) = rig.first_task();
     let new = rig.kept(first, 1, 9);
     let program = rig.actor_in(programs, UNLIMITED);
-    let list = object(&mut rig, program, PAGE).unwrap();
-    let found = [new, old].map(|address| Capability { address, password: 9 });
-    rig.write_clist(program.space, list, &found, Order::Any);
-    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    rig.gets(program, &[new, old], 9);
     for base in [new, old] {
         let mut amounts = rig.server.ledger.limits(programs);
         amounts[Resource::Rows as usize] = rig.server.ledger.used(programs, Resource::Rows) + 2 * 20 * 16;

@@ -12,7 +12,6 @@ use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, Resource, UNLIMITED, limits},
 };
-use sim::machine::Touch;
 
 /// Slots of the objects here, which lie in several chunks of records.
 const SLOTS: u64 = 150;
@@ -28,32 +27,6 @@ fn programs(rig: &mut Rig) -> AccountId {
     programs
 }
 
-/// Has a thread fault until it has a page; false if it ends for it.
-fn fault(rig: &mut Rig, actor: Actor, address: u64, access: Access) -> bool {
-    loop {
-        rig.world.kernel.enter_space(actor.space);
-        let touch = if access == Access::Read {
-            Touch::Read
-        } else {
-            Touch::Write
-        };
-        if rig.world.kernel.hardware.translate(address, touch).is_ok() {
-            return true;
-        }
-        let event = Event::Fault {
-            thread: actor.thread,
-            address,
-            access,
-        };
-        match rig.server.handle(&mut rig.world, event) {
-            Outcome::Resume => {}
-            Outcome::Block(..) => rig.move_disk(),
-            Outcome::Gone => return false,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 /// An object with a page table in each slot, and how many of them its program could get.
 fn wide(rig: &mut Rig, actor: Actor, is_kept: bool) -> (u64, u64) {
     let (base, _) = rig.call(actor, Call::ObjCreate, &[SLOTS * SLOT, 7]).unwrap();
@@ -61,14 +34,8 @@ fn wide(rig: &mut Rig, actor: Actor, is_kept: bool) -> (u64, u64) {
         rig.call(actor, Call::KeepObject, &[base]).unwrap();
         rig.checkpoint().unwrap();
     }
-    let has = |slot: &u64| fault(rig, actor, base + slot * SLOT, Access::Read);
+    let has = |slot: &u64| rig.has(actor, base + slot * SLOT, Access::Read);
     (base, (0..SLOTS).take_while(has).count() as u64)
-}
-
-fn ends(rig: &mut Rig, actor: Actor) {
-    rig.server.task_kill(actor.task, 1);
-    rig.server.finish_ends(&mut rig.world);
-    rig.settle();
 }
 
 #[test]
@@ -81,10 +48,10 @@ fn what_a_program_leaves_in_memory_is_the_next_ones() {
         assert_eq!(tables, SLOTS);
         let charged = base + 100 * SLOT + PAGE;
         if writes {
-            assert!(fault(&mut rig, first, charged, Access::Write));
+            assert!(rig.has(first, charged, Access::Write));
             rig.checkpoint().unwrap();
         }
-        ends(&mut rig, first);
+        rig.ends(first);
         let id = rig.server.objects.find(base).unwrap();
         assert_eq!(rig.server.objects.get(id).leaves, SLOTS);
         let next = rig.actor_in(programs, UNLIMITED);
@@ -96,7 +63,7 @@ fn what_a_program_leaves_in_memory_is_the_next_ones() {
         assert!(object.slots.get(1).is_none() && object.slots.get(100).is_none());
         rig.check();
         // It is there as it was when it is needed again.
-        ends(&mut rig, next);
+        rig.ends(next);
         let holder = rig.holder(base, 7);
         assert_eq!(rig.load(holder.space, charged), Ok(0));
         rig.check();
@@ -114,10 +81,10 @@ fn what_many_programs_left_is_taken_back_in_pieces() {
     for _ in 0..SLOTS {
         let (base, _) = rig.call(first, Call::ObjCreate, &[PAGE, 7]).unwrap();
         rig.call(first, Call::KeepObject, &[base]).unwrap();
-        assert!(fault(&mut rig, first, base, Access::Write));
+        assert!(rig.has(first, base, Access::Write));
     }
     rig.checkpoint().unwrap();
-    ends(&mut rig, first);
+    rig.ends(first);
     let next = rig.actor_in(programs, UNLIMITED);
     let (base, _) = rig.call(next, Call::ObjCreate, &[SLOTS * SLOT, 7]).unwrap();
     let (mut all, mut most) = (0, 0);
@@ -175,7 +142,7 @@ fn programs_pay_for_what_programs_have_kept() {
         rig.server.ledger.empty_all_hands();
         let before = rig.server.ledger.used(programs, Resource::Tables);
         for slot in 0..SLOTS {
-            assert!(fault(&mut rig, holder, base + slot * SLOT, Access::Read));
+            assert!(rig.has(holder, base + slot * SLOT, Access::Read));
         }
         rig.server.ledger.empty_all_hands();
         let more = rig.server.ledger.used(programs, Resource::Tables) - before;
@@ -247,17 +214,14 @@ fn programs_pay_for_what_they_do_with_objects_of_the_first_task() {
         let objects = &rig.server.objects;
         objects.get(objects.find(base).unwrap()).account
     };
-    let list = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap().0;
-    let capabilities = objects.map(|address| Capability { address, password: 7 });
-    rig.write_clist(program.space, list, &capabilities, Order::Any);
-    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    let list = rig.gets(program, &objects, 7);
     for base in objects {
         assert!(!rig.server.ledger.is_within(payer(&rig, base), programs));
     }
     // The objects that are there already are the first task's.
-    assert!(fault(&mut rig, program, objects[0], Access::Read));
+    assert!(rig.has(program, objects[0], Access::Read));
     assert!(!rig.server.ledger.is_within(payer(&rig, objects[0]), programs));
-    assert!(fault(&mut rig, program, objects[0] + SLOT, Access::Read));
+    assert!(rig.has(program, objects[0] + SLOT, Access::Read));
     assert_eq!(payer(&rig, objects[0]), programs);
     rig.call(shell, Call::ObjDelete, &[gap]).unwrap();
     rig.call(program, Call::ObjResize, &[objects[1], 2 * SLOTS * SLOT])
@@ -291,7 +255,7 @@ fn only_what_helps_is_taken_back() {
         let actor = rig.actor_in(account, UNLIMITED);
         let (base, tables) = wide(&mut rig, actor, true);
         assert_eq!(tables, SLOTS);
-        ends(&mut rig, actor);
+        rig.ends(actor);
         base
     });
     let leaves = |rig: &Rig, base: u64| rig.server.objects.get(rig.server.objects.find(base).unwrap()).leaves;
@@ -318,13 +282,7 @@ fn programs_pay_for_what_is_read_for_their_calls() {
     rig.first_task();
     let programs = rig.server.programs;
     let program = rig.actor_in(programs, UNLIMITED);
-    let (list, _) = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    let capability = Capability {
-        address: base,
-        password: 7,
-    };
-    rig.write_clist(program.space, list, &[capability], Order::Any);
-    rig.call(program, Call::ApdInsert, &[0, list]).unwrap();
+    rig.gets(program, &[base], 7);
     let (own, _) = rig.call(program, Call::ObjCreate, &[PAGE, 0]).unwrap();
     // The word at the beginning is no address in its own object.
     assert_eq!(

@@ -5,9 +5,9 @@ mod common;
 use abi::{
     Call, Error, Rights,
     address::{OBJECT_BYTES_MAX, PAGE},
-    layout::{Capability, UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
-use common::{Actor, Order, Rig};
+use common::{Actor, Rig};
 use kcore::thread::Resumed;
 use sasos::{
     Outcome,
@@ -402,13 +402,7 @@ fn a_sync_gives_a_part_back_whoever_pays_for_the_pages() {
     let (_, programs) = rig.first_task();
     let writer = rig.actor_in(programs, UNLIMITED);
     rig.server.object_at(&rig.world, base).unwrap();
-    let (list, _) = rig.call(writer, Call::ObjCreate, &[PAGE, 0]).unwrap();
-    let right = Capability {
-        address: base,
-        password: 9,
-    };
-    rig.write_clist(writer.space, list, &[right], Order::Any);
-    rig.call(writer, Call::ApdInsert, &[0, list]).unwrap();
+    rig.gets(writer, &[base], 9);
     let (source, _) = rig.call(writer, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
     let begun = rig.server.store_report().generation;
     for round in 0..60 {

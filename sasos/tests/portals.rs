@@ -127,13 +127,7 @@ fn calls_of_domains_that_read_through_are_forgotten_at_once() {
         let owner = rig.actor(Apd::EMPTY);
         let bases: Vec<u64> = (0..services).map(|_| rig.service(owner, 9)).collect();
         let client = rig.actor(Apd::EMPTY);
-        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).unwrap();
-        let all: Vec<Capability> = bases
-            .iter()
-            .map(|&address| Capability { address, password: 9 })
-            .collect();
-        rig.write_clist(client.space, list, &all, Order::Any);
-        rig.call(client, Call::ApdInsert, &[0, list]).unwrap();
+        rig.gets(client, &bases, 9);
         // Each callee, merged with the client's domain, calls the next.
         for pair in bases.windows(2) {
             rig.enters(client, pair[0], PD_MERGE).unwrap();

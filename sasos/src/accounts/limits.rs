@@ -29,7 +29,7 @@ const THREADS_RESERVED: u64 = 32;
 /// Semaphores of one program with all that it starts.
 pub const PROGRAM_SEMAPHORES: u64 = SEMAPHORES_MAX as u64 / 16;
 /// Part of the heap that kept objects may take, those of earlier starts included.
-pub(crate) const ROWS_PART: u64 = 2;
+const ROWS_PART: u64 = 2;
 /// Part of the addresses of all programs that kept objects may hold, those of earlier starts included.
 const KEPT_PART: u64 = 2;
 /// Part of the free blocks of the disk that may be dirty pages of programs, and how many may be dirty however full it is.
@@ -87,21 +87,21 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64, of_firs
     ledger.set_limits(programs, amounts);
 }
 
-/// What stays with kept objects, whoever pays for them.
-const STAYS: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
+/// Resources that stay with kept objects, whoever pays for them.
+const LASTING: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
 
-/// What all programs are charged of that.
-pub fn that_stays(ledger: &Ledger, programs: AccountId) -> [u64; STAYS.len()] {
-    STAYS.map(|resource| ledger.used(programs, resource))
+/// The amounts of these that all programs are charged for.
+pub fn lasting(ledger: &Ledger, programs: AccountId) -> [u64; LASTING.len()] {
+    LASTING.map(|resource| ledger.used(programs, resource))
 }
 
 /// Lets the bounds of all programs follow what they are charged for kept objects, which was `before`: the machine has as much as then, so what is left to them stays.
-pub fn follow(ledger: &mut Ledger, programs: AccountId, before: [u64; STAYS.len()]) {
+pub fn follow_lasting(ledger: &mut Ledger, programs: AccountId, before: [u64; LASTING.len()]) {
     if programs == AccountId::ROOT {
         return;
     }
     let mut amounts = ledger.limits(programs);
-    for ((resource, before), now) in STAYS.into_iter().zip(before).zip(that_stays(ledger, programs)) {
+    for ((resource, before), now) in LASTING.into_iter().zip(before).zip(lasting(ledger, programs)) {
         let most = &mut amounts[resource as usize];
         *most = most.saturating_add(now).saturating_sub(before);
     }

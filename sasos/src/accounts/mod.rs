@@ -143,7 +143,7 @@ struct Record {
     used: Amounts,
     /// Its part of the dirty pages, if it is a program's.
     part: Part,
-    /// What its program has in the cache, which nobody is charged for by name. The record stays as long as there is some.
+    /// Its program's part of the cache. Nobody is charged for it by name, and the record stays as long as there is some.
     cached: Cached,
 }
 
@@ -252,7 +252,7 @@ impl Ledger {
         }
     }
 
-    /// What a program has in the cache.
+    /// A program's part of the cache.
     pub(crate) fn cached(&self, program: AccountId) -> Cached {
         self.record(program).cached
     }

@@ -122,7 +122,7 @@ pub struct Object {
     pub rows: u64,
     /// Its page tables.
     pub leaves: u64,
-    /// What it has in the cache, and the program that had the first of it made; the root if that was none.
+    /// Its part of the cache, and the program that had the first of that made; the root if no program had.
     pub(crate) cached: Cached,
     pub(crate) user: AccountId,
     /// Pages of a kept object that are charged as blocks of the disk. Of a transient object: those that the store has promised a block, because it

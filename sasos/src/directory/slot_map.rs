@@ -4,8 +4,9 @@
 //! have a table of their own while anything is in it. The account whose object parts a stretch pays for that table, until it goes (decision 0120).
 //! A stretch is so small that an object that parts two of them is entered in one piece.
 //!
-//! A table lists what the first few objects have of the stretch. With more of them it is full: it has a word for each slot, too. An object's slots are one run, to which it adds and from which it gives back only at the end, or all. So the list
-//! never has two runs of one object, and slots go back to nobody without memory, from a list as from a full table.
+//! A table has a list of runs, one for each of the first few objects in the stretch. With more of them it is full: it has a word for each slot, too. The slots of an object
+//! are one run, to which it adds and from which it gives back only at the end, or all. So the list never has two runs of one object, and slots go back to nobody without memory,
+//! from a list as from a full table.
 
 use alloc::vec::Vec;
 
@@ -158,20 +159,19 @@ impl Table {
     /// The same, if the table is full and has these slots; tells whether. The run goes on from the slot before, or it comes or goes.
     #[inline]
     fn set_words(&mut self, from: usize, to: usize, owner: u32) -> bool {
-        let before = self.words.get(from.wrapping_sub(1)).copied();
-        let Some(part) = self.words.get_mut(from..to) else {
+        let Some((before, [first, rest @ ..])) = self
+            .words
+            .get_mut(..to)
+            .and_then(|words| words.split_at_mut_checked(from))
+        else {
             return false;
         };
-        let whose = if owner == NONE {
-            part.first().copied()
-        } else {
-            Some(owner)
-        };
-        match part {
-            [only] => *only = owner,
-            _ => part.fill(owner),
+        let whose = if owner == NONE { *first } else { owner };
+        *first = owner;
+        if !rest.is_empty() {
+            rest.fill(owner);
         }
-        if before != whose {
+        if before.last() != Some(&whose) {
             self.runs = if owner == NONE { self.runs - 1 } else { self.runs + 1 };
         }
         true
@@ -489,7 +489,7 @@ mod tests {
         prop::collection::vec(both, 1..4).prop_map(|parts| parts.concat())
     }
 
-    /// What the table of a stretch should cost: who pays for it, and for its words.
+    /// The payer that the table of a stretch should have, and that of its words.
     type Paid = Option<(AccountId, Option<AccountId>)>;
 
     proptest! {
@@ -584,7 +584,7 @@ mod tests {
         }
     }
 
-    /// What is left of a stretch that had many objects costs as little as if it had always been alone.
+    /// The last object of a stretch that had many has a table as small as one that was always alone.
     #[test]
     fn a_lone_object_in_a_stretch_has_a_small_table() {
         let (mut map, mut ledger) = (SlotMap::new(), Ledger::new(1));

@@ -278,16 +278,16 @@ impl Server {
         Ok(account)
     }
 
-    /// Waits once for a checkpoint if the programs have hardly any heap left: what is known of slots with dirty pages could not be taken back, whoever has left them.
+    /// Waits once for a checkpoint if the programs have hardly any heap left: records of slots with dirty pages could not be taken back, whoever has left them.
     ///
     /// # Errors
     /// The need to wait.
-    fn dirt_goes(&mut self, world: &mut impl World, caller: Caller) -> Step<()> {
+    fn wait_for_clean_slots(&mut self, world: &mut impl World, caller: Caller) -> Step<()> {
         let is_little = self.ledger.left(self.programs, Resource::Bytes) < self.heap_of_first;
         let tries = &mut self.threads.record(caller.thread).tries;
         if is_little && self.pager.dirty > 0 && tries.checkpoints == 0 {
             tries.checkpoints = 1;
-            // With the next look for what nobody uses they go.
+            // They go with the next look for what nobody uses.
             tries.had_idle = false;
             if let Err(Stop::Wait(key)) = self.wait_for_checkpoint(world) {
                 return Err(Stop::Wait(key));
@@ -367,7 +367,7 @@ impl Server {
                     self.idle_anew(AccountId::ROOT);
                 }
                 self.goes_on(world, Work::Idle, begins)?;
-                self.dirt_goes(world, caller)?;
+                self.wait_for_clean_slots(world, caller)?;
             }
             self.renew_blocks();
             (self.programs, limits::of_program(&self.ledger, self.programs))

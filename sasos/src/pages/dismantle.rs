@@ -82,11 +82,7 @@ impl Server {
         // The records of a sparse object's slots go here, and therefore all of its tables before.
         if !fits || object.slots.chunks() > 1 && at < end {
             let slots = whole.max(slot_of(at) - first)..slot_of(end - 1) - first + 1;
-            let remembered = if object.has_holders() {
-                Remembered::Perhaps
-            } else {
-                Remembered::No
-            };
+            let remembered = Remembered::of(object);
             self.drop_pages(world, id, at, end, remembered);
             self.drop_leaves(world, id, &slots);
         }
@@ -157,12 +153,7 @@ impl Server {
     /// Drops the pages of a persistent object in a range that the disk has as they are.
     pub(crate) fn drop_clean<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) {
         let mut next = from;
-        // Where no domain has it any more, its pages were forgotten with the links to them.
-        let remembered = if self.objects.get(id).has_holders() {
-            Remembered::Perhaps
-        } else {
-            Remembered::No
-        };
+        let remembered = Remembered::of(self.objects.get(id));
         while let Some(place) = self.objects.get(id).next_page(Which::Resident, next, to) {
             next = place.address + PAGE;
             let Some(entry) = world.leaf_get(place.leaf, place.index) else {

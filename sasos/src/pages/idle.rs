@@ -34,7 +34,7 @@ const TIMES_MAX: u8 = 8;
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
-/// What is taken back now. What somebody uses is found again, or read again, which takes time: so it goes only where the rest does not help.
+/// The things that are taken back now. Things in use are found again, or read again, which takes time: so they go only where the rest does not help.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Takes {
     Unused,

@@ -1,5 +1,6 @@
 //! Memory: slots, residency and dirt, pages made, read, copied, dropped.
 
+pub(crate) mod cache;
 pub mod clone;
 pub mod copy;
 pub mod dismantle;

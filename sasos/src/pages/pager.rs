@@ -56,7 +56,7 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
-    /// What the cache has ([`Server::is_cached`]).
+    /// What the cache has ([`super::cache`]).
     pub(crate) cached: Cached,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
@@ -397,7 +397,7 @@ impl Server {
             self.enough_heap(world)?;
         }
         self.programs_take_over(id)?;
-        self.cache_has_room(id, self.objects.get(id).first_slot() + slot)?;
+        self.cache_has_room(id, slot)?;
         self.charge_leaf(id)?;
         self.make_slot(id, slot).inspect_err(|_| self.refund_leaves(id, 1))?;
         loop {

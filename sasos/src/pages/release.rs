@@ -12,20 +12,20 @@ use core::ops::Range;
 
 use abi::{
     Error, Rights,
-    address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of, system_objects},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
 };
 use kcore::{Frame, Leaf, wait::Key};
 use store::Look;
 
 use crate::{
     Server, Step, Stop, World,
-    accounts::{AccountId, Cached, RESOURCE_LIST, Resource, limits},
+    accounts::{AccountId, Resource, limits},
     containers::push_reserved,
-    directory::object::{ObjectId, Which},
+    directory::object::{Object, ObjectId, Which},
     lives::budget::Cost,
     pages::{
         pager::FRAME_RESERVE,
-        slots::{CHUNK_COST, Slots, first_run},
+        slots::{Slots, first_run},
     },
 };
 
@@ -53,15 +53,6 @@ const MARKS_COUNTED: u64 = 5;
 const MARKS_AT_ONCE: u64 = 16;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
 const COST_FORGET: Cost = Cost::calling(430, 1);
-/// The part of all programs' page tables that the cache may have.
-const CACHE_PART: u64 = 8;
-/// The part of it that may get dirty from one checkpoint to the next.
-const DIRT_PART: u64 = 4;
-/// What a piece of a call may need of it at once, and more: it needs source and target together.
-const CACHE_SHORT: Cached = Cached {
-    leaves: 8,
-    bytes: 64 << 10,
-};
 /// Frames that go before translations are forgotten once for all of them.
 const GONE_BATCH: usize = 16;
 /// Pages whose translations are forgotten one by one; for more, all are.
@@ -72,6 +63,13 @@ pub(crate) const FLUSH_SINGLY: usize = 8;
 pub(crate) enum Remembered {
     Perhaps,
     No,
+}
+
+impl Remembered {
+    /// Of the pages of an object: where no domain has it any more, they were forgotten with the links to them.
+    pub(crate) fn of(object: &Object) -> Self {
+        if object.has_holders() { Self::Perhaps } else { Self::No }
+    }
 }
 
 impl Server {
@@ -229,8 +227,11 @@ impl Server {
 
     /// Frees the records of the neighbouring slots from one on, which have no leaves.
     pub(crate) fn free_slots(&mut self, id: ObjectId, first: u64) {
-        let bytes = self.objects.get_mut(id).slots.free(first);
-        self.refund_slots_of(id, bytes);
+        let object = self.objects.get_mut(id);
+        let bytes = object.slots.free(first);
+        object.bytes -= bytes;
+        self.ledger.give(object.account, Resource::Bytes, bytes);
+        self.cache_follows(id);
     }
 
     // ---- paying ---------------------------------------------------------------------------------
@@ -293,14 +294,6 @@ impl Server {
         object.bytes += cost;
         self.cache_follows(id);
         Ok(())
-    }
-
-    /// Takes that back.
-    fn refund_slots_of(&mut self, id: ObjectId, bytes: u64) {
-        let object = self.objects.get_mut(id);
-        object.bytes -= bytes;
-        self.ledger.give(object.account, Resource::Bytes, bytes);
-        self.cache_follows(id);
     }
 
     /// Some pages of an object, by number, hold nothing on the disk any more: nobody pays for blocks of them. As far as the budget reaches; tells whether that
@@ -370,132 +363,6 @@ impl Server {
         }
     }
 
-    // ---- the cache ------------------------------------------------------------------------------
-
-    /// Whether no program that lives pays for an object, but all together do. What is known of such a kept object's slots, and its page tables, are a *cache* of what the
-    /// disk has (decision 0186).
-    pub(crate) fn is_cached(&self, id: ObjectId) -> bool {
-        let object = self.objects.get(id);
-        object.account == self.programs && object.is_persistent() && self.programs != AccountId::ROOT
-    }
-
-    /// Notes what an object has in the cache by now.
-    #[inline]
-    pub(crate) fn cache_follows(&mut self, id: ObjectId) {
-        if self.is_cached(id) {
-            let object = self.objects.get(id);
-            let now = Cached {
-                leaves: object.leaves,
-                bytes: object.slots.bytes(),
-            };
-            self.cache_change(id, now);
-        }
-    }
-
-    /// The same. The program that has the first of it made is its user.
-    #[cold]
-    pub(crate) fn cache_change(&mut self, id: ObjectId, now: Cached) {
-        let before = self.objects.get(id).cached;
-        if before == now {
-            return;
-        }
-        if before == Cached::default() {
-            let account = self.account_of(self.current);
-            let program = self.ledger.program_of(account, self.programs);
-            self.objects.get_mut(id).user = program.unwrap_or(AccountId::ROOT);
-        }
-        let object = self.objects.get_mut(id);
-        object.cached = now;
-        self.pager.cached = self.pager.cached.changed(before, now);
-        self.ledger.change_cached(object.user, before, now);
-    }
-
-    /// So much is something of the cache, in parts of 2^20, as a page table or as heap.
-    pub(crate) fn part_of_cache(&self, what: Cached) -> u64 {
-        let leaves = self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART;
-        (what.leaves << 20) / leaves.max(1) + (what.bytes << 20) / self.heap_of_first.max(1)
-    }
-
-    /// Whether so many page tables, or bytes, more would be too many for the cache. It has an eighth, so whatever is read and written of such objects keeps no program from
-    /// starting.
-    fn is_beyond_cache(&self, leaves: u64, bytes: u64) -> bool {
-        let has = self.pager.cached;
-        has.leaves + leaves > self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART
-            || has.bytes > 0 && has.bytes + bytes > self.heap_of_first
-    }
-
-    /// Whether somebody may have been refused because the cache is full, or is soon.
-    pub(crate) fn is_cache_short(&self, error: Error) -> bool {
-        error == Error::LimitReached
-            && self.programs != AccountId::ROOT
-            && self.is_beyond_cache(CACHE_SHORT.leaves, CACHE_SHORT.bytes)
-    }
-
-    /// Makes sure that the cache may have a page table for a slot, if the object is one of it.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`].
-    pub(crate) fn cache_has_room(&self, id: ObjectId, slot: u64) -> Result<(), Error> {
-        let object = self.objects.get(id);
-        if self.is_cached(id) && self.is_beyond_cache(1, object.slots.cost(slot - object.first_slot())) {
-            return Err(Error::LimitReached);
-        }
-        Ok(())
-    }
-
-    /// So many dirty pages count for one beside itself that gets dirty in a slot of the cache: what it makes dirty with it cannot be taken back until it was written. In a round and the
-    /// checkpoint behind it, programs make a half of the cache dirty at most.
-    pub(crate) fn dirt_in_cache(&self, id: ObjectId, slot: u64) -> u64 {
-        if !self.is_cached(id) {
-            return 0;
-        }
-        let (slot, chunk) = self.objects.get(id).slots.are_clean(slot);
-        let most = self.ledger.limit(self.programs, Resource::Dirty);
-        let counts = |is_clean: bool, all: u64| if is_clean { most / (all / DIRT_PART).max(1) } else { 0 };
-        let leaves = self.ledger.limit(self.programs, Resource::Tables) / CACHE_PART;
-        counts(slot, leaves) + counts(chunk, self.heap_of_first / CHUNK_COST)
-    }
-
-    /// Whether no program that lives pays for a kept object. It may be in use all the same.
-    pub(crate) fn is_unpaid(&self, id: ObjectId) -> bool {
-        let object = self.objects.get(id);
-        object.is_persistent() && !self.ledger.is_of_one_that_lives(object.account, self.programs)
-    }
-
-    /// An object of the system or of the first task that a program changes is paid by all programs from then on, with what the program has done for
-    /// it: else nothing bound that. So is a kept one whose program has ended. The objects of the system stay their own; they hold little.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]: nothing has changed.
-    pub(crate) fn programs_take_over(&mut self, id: ObjectId) -> Result<(), Error> {
-        let object = self.objects.get(id);
-        let (payer, is_kept) = (object.account, object.is_persistent());
-        let is_of_others = !self.ledger.is_within(payer, self.programs);
-        let has_ended = payer != self.programs && self.is_unpaid(id);
-        let takes = (is_of_others || has_ended)
-            && self.is_of_program(self.current)
-            && !system_objects().contains(&object.base());
-        if takes && is_kept {
-            // It takes nothing that it does not have already, so that counts without a bound: somebody may only want to read it.
-            let before = limits::that_stays(&self.ledger, self.programs);
-            let object = self.objects.get(id);
-            for (resource, amount) in RESOURCE_LIST.into_iter().zip(object.charges()) {
-                self.ledger.force(self.programs, resource, amount);
-            }
-            self.paid_by(id, self.programs);
-            self.cache_follows(id);
-            limits::follow(&mut self.ledger, self.programs, before);
-            self.renew_blocks();
-            // Without memory for it, the row names the payer before, and the next start asks once more.
-            let record = self.objects.get(id).record.copy()?;
-            let _ = self.put_record(record);
-            self.note_row_change(id);
-        } else if takes {
-            self.set_account(id, self.programs)?;
-        }
-        Ok(())
-    }
-
     /// Says from now on who pays for a transient object.
     ///
     /// # Errors
@@ -510,7 +377,7 @@ impl Server {
     }
 
     /// An account that was charged for all that an object has pays for it instead of the one before.
-    fn paid_by(&mut self, id: ObjectId, payer: AccountId) {
+    pub(crate) fn paid_by(&mut self, id: ObjectId, payer: AccountId) {
         let number = self.ledger.number(payer);
         let object = self.objects.get_mut(id);
         let (before, charges) = (object.account, object.charges());

@@ -366,10 +366,57 @@ impl Rig {
     /// A task that holds the password of an object, such as after a crash.
     pub fn holder(&mut self, address: u64, password: u64) -> Actor {
         let actor = self.actor(Apd::EMPTY);
-        let (list, _) = self.call(actor, Call::ObjCreate, &[PAGE, 0]).expect("an object");
-        self.write_clist(actor.space, list, &[Capability { address, password }], Order::Any);
-        self.call(actor, Call::ApdInsert, &[0, list]).expect("a Clist");
+        self.gets(actor, &[address], password);
         actor
+    }
+
+    /// A task gets a Clist with the passwords of objects, which are all the same; its address.
+    pub fn gets(&mut self, actor: Actor, objects: &[u64], password: u64) -> u64 {
+        let capabilities: Vec<Capability> = objects
+            .iter()
+            .map(|&address| Capability { address, password })
+            .collect();
+        let bytes = (size_of::<ClistHeader>() + size_of_val(&*capabilities)) as u64;
+        let (list, _) = self
+            .call(actor, Call::ObjCreate, &[bytes.next_multiple_of(PAGE), 0])
+            .expect("an object");
+        self.write_clist(actor.space, list, &capabilities, Order::Any);
+        self.call(actor, Call::ApdInsert, &[0, list]).expect("a Clist");
+        list
+    }
+
+    /// A task ends, with all that it began.
+    pub fn ends(&mut self, actor: Actor) {
+        self.server.task_kill(actor.task, 1);
+        self.server.finish_ends(&mut self.world);
+        self.settle();
+    }
+
+    /// A thread touches a page by its instructions, until it has the page; false if it ends for it.
+    pub fn has(&mut self, actor: Actor, address: u64, access: Access) -> bool {
+        let touch = if access == Access::Read {
+            Touch::Read
+        } else {
+            Touch::Write
+        };
+        let thread = actor.thread;
+        loop {
+            self.world.kernel.enter_space(actor.space);
+            if self.world.kernel.hardware.translate(address, touch).is_ok() {
+                return true;
+            }
+            let event = Event::Fault {
+                thread,
+                address,
+                access,
+            };
+            match self.server.handle(&mut self.world, event) {
+                Outcome::Resume => {}
+                Outcome::Block(..) => self.move_disk(),
+                Outcome::Gone => return false,
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// Brings everything to the disk and takes it out of memory.
