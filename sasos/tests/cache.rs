@@ -117,7 +117,7 @@ fn what_was_written_is_taken_back_when_it_is_clean() {
     rig.check();
 }
 
-/// What a program takes over from others by using it has been there before: it is charged to all programs, and leaves them as much as they had.
+/// Objects that a program takes over from others by using them have been there before: they are charged to all programs, and leave them as much as they had.
 #[test]
 fn what_is_taken_over_takes_nothing_from_programs() {
     let mut rig = Rig::new(4, 8000, 60_000);
@@ -352,7 +352,7 @@ fn blocks_of_all_programs_follow_the_disk() {
     rig.check();
 }
 
-/// What a child has kept is its parent's to pay for, as long as that lives.
+/// A parent pays for what its child has kept, as long as it lives.
 #[test]
 fn a_program_pays_for_what_its_children_have_kept() {
     let (mut rig, programs, _) = later(13, 8000, 1, 40 << 20);

@@ -395,7 +395,7 @@ fn kept_objects_come_back_whole() {
     });
 }
 
-/// What comes from the disk gets its place in the table of slots, wherever in the object it is.
+/// Pages that come from the disk get their places in the table of slots, wherever in the object they are.
 #[test]
 fn far_pages_come_back_after_a_start() {
     let mut rig = Rig::new(1, 4000, 4000);

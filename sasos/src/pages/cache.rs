@@ -17,7 +17,7 @@ use crate::{
 const CACHE_PART: u64 = 8;
 /// The part of it that may get dirty from one checkpoint to the next.
 const DIRT_PART: u64 = 4;
-/// What a piece of a call may need of it at once, and more: it needs source and target together.
+/// More than a piece of a call needs of it at once: source and target together.
 const CACHE_SHORT: Cached = Cached {
     leaves: 8,
     bytes: 64 << 10,

@@ -56,7 +56,7 @@ pub struct Pager {
     pub dirty: u64,
     /// Leaves of all objects.
     pub(crate) leaves: u64,
-    /// What the cache has ([`super::cache`]).
+    /// The whole cache ([`super::cache`]).
     pub(crate) cached: Cached,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
