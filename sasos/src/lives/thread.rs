@@ -233,6 +233,8 @@ pub struct Threads {
     mates: Box<[Link]>,
     /// Places in use.
     pub count: usize,
+    /// The most that there have been at once: so many places are there.
+    most: usize,
     /// Threads that have a [`Doom`].
     condemned: List,
     condemned_links: Box<[Link]>,
@@ -247,6 +249,7 @@ impl Default for Threads {
             links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             mates: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             count: 0,
+            most: 0,
             condemned: List::EMPTY,
             condemned_links: vec![Link::LOOSE; THREADS_MAX].into_boxed_slice(),
             dooms: Round::default(),
@@ -506,6 +509,7 @@ impl Server {
         found.threads += 1;
         self.threads.join(&mut found.members, thread);
         self.threads.count += 1;
+        self.threads.most = self.threads.most.max(self.threads.count);
         let record = self.threads.record(thread);
         debug_assert!(record.is_clean(), "the last thread of a place left something behind");
         record.id = thread;
@@ -519,9 +523,9 @@ impl Server {
         Ok(thread)
     }
 
-    /// Makes room for the places of some threads, which the kernel takes from the free frames: clean pages give way to them as to all others.
+    /// Makes room for the places of some threads if all that there are have one, for the kernel takes them from the free frames: clean pages give way to them as to all others.
     pub(crate) fn frames_for_threads(&mut self, world: &mut impl World) -> Step<()> {
-        while world.frames_free() <= FRAME_RESERVE {
+        while self.threads.count == self.threads.most && world.frames_free() <= FRAME_RESERVE {
             self.make_room(world)?;
         }
         Ok(())
