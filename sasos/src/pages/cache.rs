@@ -138,7 +138,6 @@ impl Server {
             self.paid_by(id, self.programs);
             self.cache_follows(id);
             limits::follow_lasting(&mut self.ledger, self.programs, before);
-            self.renew_blocks();
             // Without memory for it, the row names the payer before, and the next start asks once more.
             let record = self.objects.get(id).record.copy()?;
             let _ = self.put_record(record);
