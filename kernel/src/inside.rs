@@ -97,13 +97,26 @@ pub fn answer<const NUMBER: u64>(
         Some(call) => server.begin_call(platform, thread, space, call, *arguments),
         None => Err(Error::BadCall.into()).into(),
     };
-    if let Some((value, value2)) = reply.values()
-        && server.is_call_over()
-        && platform.kernel.is_undisturbed(thread.index() as u32)
-    {
+    let Some((value, value2)) = reply.values() else {
+        return end(system, arguments, NUMBER, thread, reply);
+    };
+    if server.is_call_over() && platform.kernel.is_undisturbed(thread.index() as u32) {
         return Results::values(value, value2);
     }
-    end(system, arguments, NUMBER, thread, reply)
+    end_with_values(system, arguments, NUMBER, thread, value, value2)
+}
+
+/// [`end`] of a call that has values. They come in registers, so that a call that is simply over does not write a reply to memory first.
+#[inline(never)]
+fn end_with_values(
+    system: Guard<'_, System<Inside>>,
+    arguments: &Arguments,
+    number: u64,
+    thread: ThreadId,
+    value: u64,
+    value2: u64,
+) -> Results {
+    end(system, arguments, number, thread, Ok((value, value2)).into())
 }
 
 /// Goes on after a call that is not simply over.

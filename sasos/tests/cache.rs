@@ -32,15 +32,23 @@ fn program(rig: &mut Rig, programs: AccountId, objects: &[u64]) -> Actor {
 
 /// A start with so many frames and so much heap, in which a program and the first task have kept an object of so many slots each, and the next one; the account of all programs, and the objects.
 fn later(seed: u64, frames: u32, slots: u64, heap: u64) -> (Rig, AccountId, [u64; 2]) {
+    later_with(seed, frames, slots, heap)
+}
+
+/// The same, with some more objects of the first task.
+fn later_with<const N: usize>(seed: u64, frames: u32, slots: u64, heap: u64) -> (Rig, AccountId, [u64; N]) {
     let mut rig = Rig::new(seed, frames, 60_000);
     // The first account is the first task's.
-    let owners = [(); 2].map(|()| rig.actor(Apd::EMPTY));
-    let [of_first, of_program] = owners.map(|owner| rig.kept(owner, slots * SLOT / PAGE, 9));
+    let [of_first, of_program] = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+    let objects = core::array::from_fn(|number| {
+        let owner = if number == 0 { of_program } else { of_first };
+        rig.kept(owner, slots * SLOT / PAGE, 9)
+    });
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
     rig.world.kernel.hardware.heap_left = heap;
     let (_, programs) = rig.first_task();
-    (rig, programs, [of_program, of_first])
+    (rig, programs, objects)
 }
 
 #[test]
@@ -399,5 +407,31 @@ fn who_has_most_of_the_cache_gives_way() {
     rig.server.take_back(&mut rig.world);
     rig.ends(modest);
     rig.server.take_back(&mut rig.world);
+    rig.check();
+}
+
+/// Several that use more than the cache take it from each other, though each of them fills it while another one has it taken back.
+#[test]
+fn several_who_have_most_of_the_cache_give_way() {
+    const SLOTS: u64 = 170;
+    let (mut rig, programs, objects) = later_with::<4>(15, 8000, SLOTS, 40 << 20);
+    leave(&mut rig, programs, Resource::Tables, 400);
+    let actors = objects.map(|base| program(&mut rig, programs, &[base]));
+    for slot in 0..3 {
+        assert!(rig.has(actors[0], objects[0] + slot * SLOT, Access::Read));
+    }
+    let mut touched = [0; 4];
+    for turn in 0..30_000 {
+        let who = 1 + turn % 3;
+        let address = objects[who] + touched[who] % SLOTS * SLOT;
+        match rig.touches(actors[who], address, Access::Read) {
+            Some(true) => touched[who] += 1,
+            Some(false) => panic!("{who} is refused at {touched:?}"),
+            None => {}
+        }
+        let id = rig.server.objects.find(objects[0]).unwrap();
+        assert_eq!(rig.server.objects.get(id).leaves, 3, "{touched:?}");
+    }
+    assert!(touched[1..].iter().all(|&touched| touched > 3 * SLOTS), "{touched:?}");
     rig.check();
 }

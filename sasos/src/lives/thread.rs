@@ -382,7 +382,11 @@ impl Server {
         if resumed == Resumed::First {
             record.continuation = Continuation::None;
             record.bookmark = None;
-            record.tries = Tries::default();
+            // The page of an earlier fault may stay: nothing was tried for it.
+            record.tries = Tries {
+                what: record.tries.what,
+                ..Tries::default()
+            };
         }
         let task = record.task;
         self.current = thread;

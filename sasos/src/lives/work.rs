@@ -349,8 +349,8 @@ impl Server {
             return true;
         }
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
-        if lacks_cache && !self.is_cache_short(error) {
-            // There is room. Others may fill it before this one has some.
+        if lacks_cache && (!self.is_cache_short(error) || self.work.is_empty() && self.pager.idle.has_gained) {
+            // There is room, or was. Others may fill it before this one has some.
             tries.had_idle = false;
         }
         self.threads.record(thread).tries = if again {

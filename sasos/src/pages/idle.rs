@@ -39,7 +39,7 @@ const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Takes {
     Unused,
-    /// A program's part of the cache, until it has so much left of it.
+    /// A program's part of the cache, which was so much, until it has half of that left.
     OfUser(AccountId, u64),
     /// Things in use of all objects that no program pays for.
     Used,
@@ -67,11 +67,12 @@ pub(crate) struct Idle {
     times: u8,
     /// How many programs' part of the cache was taken back.
     users: u8,
-    /// The cache as it was when that began.
-    cached: Cached,
-    /// The program that has most of the cache, as far as objects were looked at, and how much that was.
+    /// The program that has most of the cache, as far as objects were looked at, and how much that was. One whose part is being taken back is none of these.
     most: (AccountId, u64),
-    /// Whether anything was taken back.
+    /// Programs with as much of the cache as this have it dirty or in use by a read under way: it cannot be taken back now.
+    below: u64,
+    /// Whether anything was taken back since these things were begun with, or since the beginning.
+    gains: bool,
     pub(crate) has_gained: bool,
 }
 
@@ -87,8 +88,9 @@ impl Default for Idle {
             withdrawn: None,
             times: 0,
             users: 0,
-            cached: Cached::default(),
             most: (AccountId::ROOT, 0),
+            below: u64::MAX,
+            gains: false,
             has_gained: false,
         }
     }
@@ -142,35 +144,36 @@ impl Server {
         } else {
             self.idle_callees_and_objects(world)
         };
-        self.pager.idle.has_gained |= has(self) != before;
-        let Idle {
-            short,
-            users,
-            cached,
-            most,
-            has_gained,
-            ..
-        } = self.pager.idle;
-        if piece == Piece::More || !self.ledger.is_within(self.programs, short) {
+        self.pager.idle.gains |= has(self) != before;
+        self.pager.idle.has_gained |= self.pager.idle.gains;
+        if piece == Piece::More || !self.ledger.is_within(self.programs, self.pager.idle.short) {
             return piece;
         }
-        let next = match takes {
-            // Who has most of it gives way first: so none can take it from others by using much.
-            Takes::Unused | Takes::OfUser(..)
-                if self.is_cache_short(Error::LimitReached) && users < USERS_MAX && cached != self.pager.cached =>
-            {
-                Takes::OfUser(most.0, most.1 / 2)
+        let mut idle = self.pager.idle;
+        if let Takes::OfUser(user, had) = takes {
+            let has = self.part_of_cache(self.ledger.cached(user));
+            if !idle.gains {
+                idle.below = idle.below.min(had);
+            } else if has > idle.most.1 {
+                idle.most = (user, has);
             }
-            Takes::Unused | Takes::OfUser(..) if !has_gained || self.is_cache_short(Error::LimitReached) => Takes::Used,
-            Takes::Unused | Takes::Used if !has_gained && self.lacks_heap(world) => Takes::Nodes,
+        }
+        let (short, of_cache) = (idle.short, self.is_cache_short(Error::LimitReached));
+        let takes = match takes {
+            // Who has most of it gives way first: so none can take it from others by using much. Others may have filled it again meanwhile.
+            Takes::Unused | Takes::OfUser(..) if of_cache && idle.users < USERS_MAX && idle.most.1 > 0 => {
+                Takes::OfUser(idle.most.0, idle.most.1)
+            }
+            Takes::Unused | Takes::OfUser(..) if !idle.has_gained => Takes::Used,
+            Takes::Unused | Takes::Used if !idle.has_gained && self.lacks_heap(world) => Takes::Nodes,
             _ => return Piece::Done,
         };
         self.pager.idle = Idle {
             short,
-            takes: next,
-            users: users + 1,
-            cached: self.pager.cached,
-            has_gained,
+            takes,
+            users: idle.users + 1,
+            below: idle.below,
+            has_gained: idle.has_gained,
             ..Idle::default()
         };
         Piece::More
@@ -184,7 +187,7 @@ impl Server {
                 return Piece::More;
             }
             match self.store.shrink(world) {
-                Look::Dropped => self.pager.idle.has_gained = true,
+                Look::Dropped => self.pager.idle.gains = true,
                 Look::Passed => {}
                 Look::Over => break,
             }
@@ -239,10 +242,15 @@ impl Server {
         if object.cached != Cached::default() {
             self.budget.spend(COST_OBJECT);
             let (user, has) = (object.user, self.part_of_cache(self.ledger.cached(object.user)));
-            if has > self.pager.idle.most.1 {
-                self.pager.idle.most = (user, has);
+            let idle = &mut self.pager.idle;
+            let (of, goes) = match idle.takes {
+                Takes::OfUser(of, had) => (Some(of), of == user && has > had / 2),
+                _ => (None, true),
+            };
+            if of != Some(user) && has > idle.most.1 && has < idle.below {
+                idle.most = (user, has);
             }
-            if matches!(self.pager.idle.takes, Takes::OfUser(of, left) if of != user || has <= left) {
+            if !goes {
                 return true;
             }
         } else if matches!(self.pager.idle.takes, Takes::OfUser(..)) {
@@ -285,7 +293,7 @@ impl Server {
             }
             if may_go {
                 self.free_slots(id, first);
-                self.pager.idle.has_gained = true;
+                self.pager.idle.gains = true;
             }
             self.pager.idle.slot = behind;
         }

@@ -394,29 +394,37 @@ impl Rig {
 
     /// A thread touches a page by its instructions, until it has the page; false if it ends for it.
     pub fn has(&mut self, actor: Actor, address: u64, access: Access) -> bool {
+        loop {
+            if let Some(has) = self.touches(actor, address, access) {
+                return has;
+            }
+        }
+    }
+
+    /// The same up to the next event that the server has handled; nothing if that was not the last.
+    pub fn touches(&mut self, actor: Actor, address: u64, access: Access) -> Option<bool> {
         let touch = if access == Access::Read {
             Touch::Read
         } else {
             Touch::Write
         };
         let thread = actor.thread;
-        loop {
-            self.world.kernel.enter_space(actor.space);
-            if self.world.kernel.hardware.translate(address, touch).is_ok() {
-                return true;
-            }
-            let event = Event::Fault {
-                thread,
-                address,
-                access,
-            };
-            match self.server.handle(&mut self.world, event) {
-                Outcome::Resume => {}
-                Outcome::Block(..) => self.move_disk(),
-                Outcome::Gone => return false,
-                other => panic!("{other:?}"),
-            }
+        self.world.kernel.enter_space(actor.space);
+        if self.world.kernel.hardware.translate(address, touch).is_ok() {
+            return Some(true);
         }
+        let event = Event::Fault {
+            thread,
+            address,
+            access,
+        };
+        match self.server.handle(&mut self.world, event) {
+            Outcome::Resume => {}
+            Outcome::Block(..) => self.move_disk(),
+            Outcome::Gone => return Some(false),
+            other => panic!("{other:?}"),
+        }
+        None
     }
 
     /// Brings everything to the disk and takes it out of memory.
