@@ -125,7 +125,8 @@ fn what_was_written_is_taken_back_when_it_is_clean() {
     rig.check();
 }
 
-/// Objects that a program takes over from others by using them have been there before: they are charged to all programs, and leave them as much as they had.
+/// Objects that a program takes over from others by using them have been there before: they are charged to all programs whatever bounds these have. Those of an earlier start leave them
+/// as much as they had, for the bounds were made without them.
 #[test]
 fn what_is_taken_over_takes_nothing_from_programs() {
     let mut rig = Rig::new(4, 8000, 60_000);
@@ -159,8 +160,36 @@ fn what_is_taken_over_takes_nothing_from_programs() {
         [0, 0]
     );
     let left = rig.server.ledger.left(programs, Resource::Bytes);
+    let of_this_start = files[100..].iter().map(|&base| {
+        let object = rig.server.objects.get(rig.server.objects.find(base).unwrap());
+        assert_eq!(object.account, programs);
+        object.bytes
+    });
     // The domain of the program has noted them, and each stretch of addresses has a table.
-    assert!(left + (64 << 10) > bytes, "{left} of {bytes}");
+    let of_this_start: u64 = of_this_start.sum();
+    assert!(left + of_this_start + (64 << 10) > bytes, "{left} of {bytes}");
+    rig.check();
+}
+
+/// Objects that the first task makes, a program uses, and somebody deletes move no bound.
+#[test]
+fn what_comes_and_goes_moves_no_bound() {
+    let mut rig = Rig::new(16, 8000, 60_000);
+    rig.world.kernel.hardware.heap_left = 40 << 20;
+    let (first, programs) = rig.first_task();
+    let bounds = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
+    let before = bounds.map(|resource| rig.server.ledger.limit(programs, resource));
+    for _ in 0..20 {
+        let base = rig.kept(first, 3 * SLOT / PAGE, 9);
+        let actor = program(&mut rig, programs, &[base]);
+        assert!(rig.has(actor, base + SLOT, Access::Write));
+        rig.ends(actor);
+        rig.call(first, Call::ObjDelete, &[base]).unwrap();
+        rig.settle();
+        assert_eq!(rig.server.objects.find(base), None);
+    }
+    let after = bounds.map(|resource| rig.server.ledger.limit(programs, resource));
+    assert_eq!(before, after);
     rig.check();
 }
 

@@ -87,23 +87,12 @@ pub fn renew_blocks(ledger: &mut Ledger, programs: AccountId, free: u64, of_firs
     ledger.set_limits(programs, amounts);
 }
 
-/// Resources that stay with kept objects, whoever pays for them.
-const LASTING: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
-
-/// The amounts of these that all programs are charged for.
-pub fn lasting(ledger: &Ledger, programs: AccountId) -> [u64; LASTING.len()] {
-    LASTING.map(|resource| ledger.used(programs, resource))
-}
-
-/// Lets the bounds of all programs follow what they are charged for kept objects, which was `before`: the machine has as much as then, so what is left to them stays.
-pub fn follow_lasting(ledger: &mut Ledger, programs: AccountId, before: [u64; LASTING.len()]) {
-    if programs == AccountId::ROOT {
-        return;
-    }
+/// Lets the bounds of all programs rise by what they are charged for something that these bounds left to others: the machine has as much as before.
+pub fn raise(ledger: &mut Ledger, programs: AccountId, more: impl IntoIterator<Item = (Resource, u64)>) {
     let mut amounts = ledger.limits(programs);
-    for ((resource, before), now) in LASTING.into_iter().zip(before).zip(lasting(ledger, programs)) {
+    for (resource, amount) in more {
         let most = &mut amounts[resource as usize];
-        *most = most.saturating_add(now).saturating_sub(before);
+        *most = most.saturating_add(amount);
     }
     ledger.set_limits(programs, amounts);
 }

@@ -17,6 +17,8 @@ use crate::{
 const CACHE_PART: u64 = 8;
 /// The part of it that may get dirty from one checkpoint to the next.
 const DIRT_PART: u64 = 4;
+/// Resources that an object has as long as it is there.
+const LASTING: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
 /// More than a piece of a call needs of it at once: source and target together.
 const CACHE_SHORT: Cached = Cached {
     leaves: 8,
@@ -130,14 +132,22 @@ impl Server {
             && !system_objects().contains(&object.base());
         if takes && is_kept {
             // It takes nothing that it does not have already, so that counts without a bound: somebody may only want to read it.
-            let before = limits::lasting(&self.ledger, self.programs);
             let object = self.objects.get(id);
-            for (resource, amount) in RESOURCE_LIST.into_iter().zip(object.charges()) {
+            let charges = object.charges();
+            for (resource, amount) in RESOURCE_LIST.into_iter().zip(charges) {
                 self.ledger.force(self.programs, resource, amount);
+            }
+            if payer == AccountId::ROOT {
+                // It is of an earlier start: the bounds of all programs were made without it. Records of its slots are of this one.
+                let records = object.slots.bytes();
+                let more = LASTING.map(|resource| {
+                    let records = if resource == Resource::Bytes { records } else { 0 };
+                    (resource, charges[resource as usize] - records)
+                });
+                limits::raise(&mut self.ledger, self.programs, more);
             }
             self.paid_by(id, self.programs);
             self.cache_follows(id);
-            limits::follow_lasting(&mut self.ledger, self.programs, before);
             // Without memory for it, the row names the payer before, and the next start asks once more.
             let record = self.objects.get(id).record.copy()?;
             let _ = self.put_record(record);
