@@ -168,6 +168,20 @@ impl Allowance {
         self.left.spend(price)
     }
 
+    /// Leaves no more than a cost for what is done now; tells what [`Allowance::widen`] is to give back.
+    pub(crate) fn narrow(&mut self, cost: Cost) -> u64 {
+        self.count_lent();
+        let rest = self.left().saturating_sub(self.price(cost));
+        self.left.spend(rest);
+        rest
+    }
+
+    /// See [`Allowance::narrow`].
+    pub(crate) fn widen(&mut self, rest: u64) {
+        self.count_lent();
+        self.left.at_least(self.left() + rest);
+    }
+
     /// Nothing more may be begun in this event.
     pub(crate) fn use_up(&mut self) {
         self.count_lent();
