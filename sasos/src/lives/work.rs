@@ -81,6 +81,8 @@ pub struct WorkList {
     items: Queue<Work>,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
+    /// Whether [`Work::Idle`] is in the list.
+    idles: bool,
     /// Whether something was entered by the event under way.
     fresh: bool,
     /// Whether the last poll did nothing but end something.
@@ -164,6 +166,7 @@ impl WorkList {
     pub(crate) fn enter_further(&mut self, work: Work) -> Result<(), Error> {
         self.reserve()?;
         self.items.push_reserved(work);
+        self.idles |= work == Work::Idle;
         Ok(())
     }
 }
@@ -194,6 +197,8 @@ impl Server {
                 } else {
                     self.work.items.push_reserved(work);
                 }
+            } else if work == Work::Idle {
+                self.work.idles = false;
             }
             first = false;
         }
@@ -304,6 +309,7 @@ impl Server {
     /// Nobody is kept waiting for ever by others who begin and end without rest.
     pub(crate) fn ends_may_help(&mut self, world: &mut impl World, thread: ThreadId, what: u64, error: Error) -> bool {
         let refused = self.work.refused.take();
+        let lacks_cache = core::mem::take(&mut self.pager.cache_refused) && self.is_cache_short(error);
         if self.threads.find(thread).is_none() {
             return false;
         }
@@ -330,18 +336,28 @@ impl Server {
             .map(|domain| domain.account);
         let payers = [object, service, domain, Some(self.account_of(thread))];
         let mut payers = payers.into_iter().flatten();
-        let lacks_cache = self.is_cache_short(error);
+        if lacks_cache && !self.work.idles && self.pager.idle.has_gained {
+            // There was room, which others have filled since.
+            tries.had_idle = false;
+        }
         let short = payers
             .find_map(|payer| self.who_is_short(world, payer, error))
             .or(lacks_cache.then_some(self.programs));
-        let takes_back = short.is_some() && !tries.had_idle && self.work.is_empty();
+        // What ends leaves nothing to the cache, so that does not come first.
+        let comes_first = if lacks_cache {
+            self.work.idles
+        } else {
+            !self.work.is_empty()
+        };
+        let takes_back = short.is_some() && !tries.had_idle && !comes_first;
         if takes_back && self.work.enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(Cost::own(COST_LITTLE));
             tries.had_idle = true;
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
-        if may_help {
+        let takes_from_cache = may_help && lacks_cache && self.work.idles && self.idle_piece(world) == Piece::More;
+        if may_help && !takes_from_cache {
             self.work_on(world);
         }
         // The list may have ended the thread.
@@ -349,8 +365,8 @@ impl Server {
             return true;
         }
         let again = may_help && (!takes_back || !self.work.is_empty() || self.pager.idle.has_gained);
-        if lacks_cache && (!self.is_cache_short(error) || self.work.is_empty() && self.pager.idle.has_gained) {
-            // There is room, or was. Others may fill it before this one has some.
+        if lacks_cache && !self.is_cache_short(error) {
+            // There is room. Others may fill it before this one has some.
             tries.had_idle = false;
         }
         self.threads.record(thread).tries = if again {

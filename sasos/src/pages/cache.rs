@@ -91,9 +91,10 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::LimitReached`].
-    pub(crate) fn cache_has_room(&self, id: ObjectId, slot: u64) -> Result<(), Error> {
+    pub(crate) fn cache_has_room(&mut self, id: ObjectId, slot: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
         if self.is_cached(id) && self.is_beyond_cache(1, object.slots.cost(slot)) {
+            self.pager.cache_refused = true;
             return Err(Error::LimitReached);
         }
         Ok(())

@@ -58,6 +58,8 @@ pub struct Pager {
     pub(crate) leaves: u64,
     /// The whole cache ([`super::cache`]).
     pub(crate) cached: Cached,
+    /// Whether somebody was refused because it is full.
+    pub(crate) cache_refused: bool,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
     pub(crate) hand_at: u64,
