@@ -464,3 +464,24 @@ fn several_who_have_most_of_the_cache_give_way() {
     assert!(touched[1..].iter().all(|&touched| touched > 3 * SLOTS), "{touched:?}");
     rig.check();
 }
+
+/// Nothing may be left of a program whose part of the cache was taken back: its account goes with the last of it, and taking back goes on with others.
+#[test]
+fn who_had_most_of_the_cache_may_be_gone() {
+    let (mut rig, programs, objects) = later_with::<60>(16, 8000, 2, 4 << 20);
+    let others = objects.map(|base| program(&mut rig, programs, &[base]));
+    let first = program(&mut rig, programs, &objects[..1]);
+    leave(&mut rig, programs, Resource::Tables, 100);
+    let accounts = rig.server.ledger.count();
+    let has = |rig: &mut Rig, actor, base| [0, SLOT].map(|at| assert!(rig.has(actor, base + at, Access::Read)));
+    has(&mut rig, first, objects[0]);
+    // Another one uses it, too, so it stays when the program ends.
+    has(&mut rig, others[0], objects[0]);
+    rig.ends(first);
+    assert_eq!(rig.server.ledger.count(), accounts);
+    for (other, base) in others.into_iter().zip(objects).skip(1) {
+        has(&mut rig, other, base);
+    }
+    assert_eq!(rig.server.ledger.count(), accounts - 1);
+    rig.check();
+}

@@ -157,12 +157,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// The number of the root account.
+    pub(crate) const ROOT_NUMBER: u64 = 1 << PLACE_BITS;
+
     /// A ledger with the root account alone. `start` tells one start of the system from all others.
     pub fn new(start: u64) -> Self {
         let mut records = Places::default();
         // Before anybody runs: without it there is no system.
         let _ = records.add(Record {
-            number: 1 << PLACE_BITS,
+            number: Self::ROOT_NUMBER,
             parent: AccountId::ROOT,
             depth: 0,
             holders: 1,
@@ -291,11 +294,14 @@ impl Ledger {
 
     /// The account with that number; the root if there is none.
     pub fn find(&self, number: u64) -> AccountId {
+        self.find_known(number).unwrap_or(AccountId::ROOT)
+    }
+
+    /// The account with that number, if there is one. Whatever names an account that it neither holds nor charges keeps its number, for the place is used again.
+    pub(crate) fn find_known(&self, number: u64) -> Option<AccountId> {
         let place = (number & ((1 << PLACE_BITS) - 1)) as u32;
-        match self.records.get(place) {
-            Some(record) if record.number == number => AccountId(place),
-            _ => AccountId::ROOT,
-        }
+        let record = self.records.get(place)?;
+        (record.number == number).then_some(AccountId(place))
     }
 
     /// Charges an account and all above it.

@@ -9,7 +9,7 @@ use store::Look;
 
 use crate::{
     Server, World,
-    accounts::{AccountId, Cached},
+    accounts::{AccountId, Cached, Ledger},
     directory::creation::{AddressesOf, heap_reserve},
     directory::object::ObjectId,
     lives::budget::Cost,
@@ -39,8 +39,8 @@ const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Takes {
     Unused,
-    /// A program's part of the cache, which was so much, until it has half of that left.
-    OfUser(AccountId, u64),
+    /// The part of the cache of the program with this account number, which was so much, until it has half of that left.
+    OfUser(u64, u64),
     /// Things in use of all objects that no program pays for.
     Used,
     /// Map nodes of the store, each of which takes some heap.
@@ -58,8 +58,8 @@ pub(crate) struct Idle {
     at: u64,
     /// Its slot whose record is next.
     slot: u64,
-    /// The account that lacks memory: what others pay for would not help it.
-    short: AccountId,
+    /// The number of the account that lacks memory: what others pay for would not help it. It may end meanwhile, and so may the programs below.
+    short: u64,
     takes: Takes,
     /// Such an object is taken away from those who have found it: nodes older than this epoch are to go.
     withdrawn: Option<u64>,
@@ -67,8 +67,8 @@ pub(crate) struct Idle {
     times: u8,
     /// How many programs' part of the cache was taken back.
     users: u8,
-    /// The program that has most of the cache, as far as objects were looked at, and how much that was. One whose part is being taken back is none of these.
-    most: (AccountId, u64),
+    /// The account number of the program that has most of the cache, as far as objects were looked at, and how much that was. One whose part is being taken back is none of these.
+    most: (u64, u64),
     /// Programs with as much of the cache as this have it dirty or in use by a read under way: it cannot be taken back now.
     below: u64,
     /// Whether anything was taken back since these things were begun with, or since the beginning.
@@ -83,12 +83,12 @@ impl Default for Idle {
             object: 0,
             at: 0,
             slot: 0,
-            short: AccountId::ROOT,
+            short: Ledger::ROOT_NUMBER,
             takes: Takes::Unused,
             withdrawn: None,
             times: 0,
             users: 0,
-            most: (AccountId::ROOT, 0),
+            most: (Ledger::ROOT_NUMBER, 0),
             below: u64::MAX,
             gains: false,
             has_gained: false,
@@ -101,7 +101,7 @@ impl Server {
     pub(crate) fn idle_anew(&mut self, short: AccountId) {
         self.pager.idle = Idle {
             callees: self.callees.end(),
-            short,
+            short: self.ledger.number(short),
             ..Idle::default()
         };
     }
@@ -139,26 +139,33 @@ impl Server {
         };
         let before = has(self);
         let takes = self.pager.idle.takes;
+        let Some(short) = self.ledger.find_known(self.pager.idle.short) else {
+            // It has ended, which gives back all it had.
+            self.pager.idle.has_gained = true;
+            return Piece::Done;
+        };
         let piece = if takes == Takes::Nodes {
             self.idle_nodes(world)
         } else {
-            self.idle_callees_and_objects(world)
+            self.idle_callees_and_objects(world, short)
         };
         self.pager.idle.gains |= has(self) != before;
         self.pager.idle.has_gained |= self.pager.idle.gains;
-        if piece == Piece::More || !self.ledger.is_within(self.programs, self.pager.idle.short) {
+        if piece == Piece::More || !self.ledger.is_within(self.programs, short) {
             return piece;
         }
         let mut idle = self.pager.idle;
-        if let Takes::OfUser(user, had) = takes {
+        if let Takes::OfUser(number, had) = takes
+            && let Some(user) = self.ledger.find_known(number)
+        {
             let has = self.part_of_cache(self.ledger.cached(user));
             if !idle.gains {
                 idle.below = idle.below.min(had);
             } else if has > idle.most.1 {
-                idle.most = (user, has);
+                idle.most = (number, has);
             }
         }
-        let (short, of_cache) = (idle.short, self.is_cache_short(Error::LimitReached));
+        let of_cache = self.is_cache_short(Error::LimitReached);
         let takes = match takes {
             // Who has most of it gives way first: so none can take it from others by using much. Others may have filled it again meanwhile.
             Takes::Unused | Takes::OfUser(..) if of_cache && idle.users < USERS_MAX && idle.most.1 > 0 => {
@@ -169,7 +176,7 @@ impl Server {
             _ => return Piece::Done,
         };
         self.pager.idle = Idle {
-            short,
+            short: idle.short,
             takes,
             users: idle.users + 1,
             below: idle.below,
@@ -196,14 +203,14 @@ impl Server {
         Piece::Done
     }
 
-    fn idle_callees_and_objects(&mut self, world: &mut impl World) -> Piece {
-        let callees = self.unused_callees_end(world, self.pager.idle.callees, self.pager.idle.short);
+    fn idle_callees_and_objects(&mut self, world: &mut impl World, short: AccountId) -> Piece {
+        let callees = self.unused_callees_end(world, self.pager.idle.callees, short);
         self.pager.idle.callees = callees;
         if callees > 0 {
             return Piece::More;
         }
         while self.pager.idle.object < self.objects.table_len() {
-            if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object)) {
+            if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object), short) {
                 return Piece::More;
             }
             self.pager.idle = Idle {
@@ -220,12 +227,12 @@ impl Server {
 
     /// Takes back what an object has in memory, if it is idle, as far as the budget reaches; tells whether that was all. Dirty pages stay, and so does what is
     /// charged for blocks of the disk while the program lives that pays for it.
-    fn idle_object(&mut self, world: &mut impl World, id: ObjectId) -> bool {
+    fn idle_object(&mut self, world: &mut impl World, id: ObjectId, short: AccountId) -> bool {
         if !self.objects.is_live(id) {
             return true;
         }
         let object = self.objects.get(id);
-        if object.is_set_aside() && self.ledger.is_within(object.account, self.pager.idle.short) {
+        if object.is_set_aside() && self.ledger.is_within(object.account, short) {
             let goes = self.budget.spend(COST_ASIDE);
             if goes {
                 self.object_drop(world, id, AddressesOf::Free);
@@ -235,13 +242,14 @@ impl Server {
         if object.leaves == 0 && object.slots.chunks() == 0
             || !object.is_persistent()
             || object.ends()
-            || !self.ledger.is_within(object.account, self.pager.idle.short)
+            || !self.ledger.is_within(object.account, short)
         {
             return true;
         }
         if object.cached != Cached::default() {
             self.budget.spend(COST_OBJECT);
-            let (user, has) = (object.user, self.part_of_cache(self.ledger.cached(object.user)));
+            let user = self.ledger.number(object.user);
+            let has = self.part_of_cache(self.ledger.cached(object.user));
             let idle = &mut self.pager.idle;
             let (of, goes) = match idle.takes {
                 Takes::OfUser(of, had) => (Some(of), of == user && has > had / 2),
