@@ -2,13 +2,13 @@
 //!
 //! A thread woken at the moment at which a look is due goes first, and the look comes half a pause later: one that sleeps for a pause each time
 //! would else find the look before it every second time. A look that has waited for long comes as soon as that thread waits, never
-//! before it: the piece that kept the thread from being woken in time, and the look's, would be one wait.
+//! before it: the piece that kept the thread from being woken in time, and the look's, would be one wait. But it does not wait for ever.
 
 /// How often the server looks at its checkpoint clock, in nanoseconds.
 const CLOCK_NS: u64 = 100_000_000;
 /// The time from one look to the next, at least, while threads run and there is work left for it: the store's, mostly.
 const PAUSE_NS: u64 = 50_000;
-/// How long a look that is due may be put off, until it goes before all threads but those that were woken already.
+/// How long a look that is due may be put off, until it goes before all threads but those that were woken already; and how much longer for these.
 const PUT_OFF_NS: u64 = 4 * PAUSE_NS;
 
 /// The answer to whether the server looks now.
@@ -96,7 +96,8 @@ impl Looks {
         let waited_long = now_ns >= self.put_off_until;
         match threads {
             // Once the woken thread waits, the look comes before whoever is ready then: two threads that wake each other would else keep it out for ever.
-            Threads::Woken if !matches!(self.owed, Owed::Now) => {
+            // One that gives the processor up and is ready again never waits, and may be the one found each time: so there is an end to this, too.
+            Threads::Woken if !matches!(self.owed, Owed::Now) && now_ns < self.put_off_until + PUT_OFF_NS => {
                 if waited_long {
                     self.owed = Owed::Later;
                 }
@@ -184,5 +185,16 @@ mod tests {
         let (mut looks, now_ns) = overdue();
         looks.thread_waits();
         assert_eq!(looks.ask(now_ns + 1, true, Threads::Woken), Verdict::Look);
+    }
+
+    /// One that yields to nobody without rest is ready whenever this is asked, and never waits.
+    #[test]
+    fn a_look_is_not_put_off_for_ever_by_one_that_never_waits() {
+        let (mut looks, mut now_ns) = overdue();
+        let until = now_ns + 2 * PUT_OFF_NS;
+        while let Verdict::PutOff(at) = looks.ask(now_ns, true, Threads::Woken) {
+            assert!(now_ns < until);
+            now_ns = at;
+        }
     }
 }

@@ -1,0 +1,380 @@
+//! Programs come and go beside a cache that is too small for what they read and write.
+//!
+//! Objects of an earlier start are the cache (decision 0186). In each storm programs with children read and write them page by page, keep objects of their own,
+//! delete some, and end at any moment, also in the middle of a read or of taking back. After some steps the server is checked; nobody may go without an answer for long;
+//! and when all have ended, nothing is left that they had, everything can be had by others, and the disk holds what was written.
+//!
+//! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+    layout::Capability,
+};
+use common::{Actor, Order, Rig};
+use kcore::{Hardware, Machine, outside::Remote};
+use sasos::{
+    Access, Event,
+    accounts::{AccountId, RESOURCE_LIST, Resource, UNLIMITED},
+    lives::thread::Life,
+    protection::apd::Apd,
+};
+use sim::{machine::Touch, rng::Rng, seeds};
+
+/// Storms, unless `GOND_SEEDS` says otherwise, and the steps of one.
+const SEEDS: u64 = 60;
+const STEPS: u32 = 3000;
+/// Objects of the earlier start, and programs at a time.
+const OBJECTS: usize = 9;
+const PROGRAMS: usize = 12;
+/// The password of each object.
+const PASSWORD: u64 = 9;
+/// Events of one thread until it has a page or is refused.
+const PATIENCE: u32 = 20_000;
+/// Page tables so few that a program may be refused one: upper ones of its domain, and what others have in hand.
+const FEW: u64 = 16;
+
+struct Program {
+    actor: Actor,
+    /// The objects whose passwords it has.
+    knows: Vec<u64>,
+    /// The object that it walks through, the slot where it is, and how many it goes on by.
+    base: u64,
+    slot: u64,
+    step: u64,
+    access: Access,
+    /// Events since it last had a page.
+    waits: u32,
+}
+
+struct Storm {
+    rig: Rig,
+    rng: Rng,
+    programs: AccountId,
+    /// Bases and slots of the objects there are.
+    objects: Vec<(u64, u64)>,
+    running: Vec<Program>,
+    /// What was written last at the beginning of each slot.
+    written: BTreeMap<u64, u64>,
+    next: u64,
+    had: u64,
+}
+
+impl Storm {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x000c_5031);
+        let mut rig = Rig::new(seed, 4000 + rng.below(8000) as u32, 60_000);
+        let owners = [(); 2].map(|()| rig.actor(Apd::EMPTY));
+        let mut written = BTreeMap::new();
+        let mut objects = Vec::new();
+        for number in 0..OBJECTS {
+            let slots = *rng.pick(&[1, 2, 3, 40, 170, 2000]);
+            let owner = owners[number % 2];
+            let base = rig.kept(owner, slots * SLOT / PAGE, PASSWORD);
+            for slot in (0..slots).step_by(1 + (slots / 8) as usize) {
+                rig.store(owner.space, base + slot * SLOT, slot + 7).expect("a page");
+                written.insert(base + slot * SLOT, slot + 7);
+            }
+            objects.push((base, slots));
+        }
+        rig.checkpoint().expect("a checkpoint");
+        let (mut rig, _) = rig.crash();
+        rig.world.kernel.hardware.heap_left = (3 + rng.below(30)) << 20;
+        let (_, programs) = rig.first_task();
+        rig.server.price_calls(rng.below(Remote::<()>::CALL + 1));
+        let mut limits = rig.server.ledger.limits(programs);
+        let tables = rig.server.ledger.used(programs, Resource::Tables) + 300 + rng.below(800);
+        limits[Resource::Tables as usize] = tables.min(limits[Resource::Tables as usize]);
+        rig.server.ledger.set_limits(programs, limits);
+        Self {
+            rig,
+            rng,
+            programs,
+            objects,
+            running: Vec::new(),
+            written,
+            next: 1 << 20,
+            had: 0,
+        }
+    }
+
+    /// A program begins, or a child of one, with the passwords of some objects. It may be refused.
+    fn begins(&mut self) {
+        let Self { rig, rng, .. } = self;
+        let parent = match self.running.len() as u64 {
+            many if many > 0 && rng.one_in(4) => {
+                let task = self.running[rng.below(many) as usize].actor.task;
+                rig.server.tasks.get(task).expect("it lives").account
+            }
+            _ => self.programs,
+        };
+        let Ok(task) = rig.server.task_make(&mut rig.world, Apd::EMPTY, parent, UNLIMITED) else {
+            return;
+        };
+        let Ok(thread) = rig.server.thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3) else {
+            rig.server.task_kill(task, 1);
+            return;
+        };
+        let space = rig.world.thread_space(thread);
+        let actor = Actor { task, thread, space };
+        let bases: Vec<u64> = self.objects.iter().map(|&(base, _)| base).collect();
+        if gets(rig, actor, &bases).is_err() {
+            rig.server.task_kill(task, 1);
+            return;
+        }
+        let mut program = Program {
+            actor,
+            knows: bases,
+            base: 0,
+            slot: 0,
+            step: 1,
+            access: Access::Read,
+            waits: 0,
+        };
+        self.walks(&mut program);
+        self.running.push(program);
+    }
+
+    /// How many slots an object has, if it is there.
+    fn slots(&self, base: u64) -> Option<u64> {
+        let found = self.objects.iter().find(|&&(at, _)| at == base);
+        found.map(|&(_, slots)| slots)
+    }
+
+    /// A program begins to walk through an object.
+    fn walks(&mut self, program: &mut Program) {
+        program.base = *self.rng.pick(&program.knows);
+        program.slot = self.rng.below(self.slots(program.base).unwrap_or(1));
+        program.step = *self.rng.pick(&[1, 1, 64]);
+        program.access = *self.rng.pick(&[Access::Read, Access::Read, Access::Write]);
+        program.waits = 0;
+    }
+
+    /// A program goes on with its walk for some steps.
+    fn touches(&mut self) {
+        let which = self.rng.below(self.running.len() as u64) as usize;
+        let mut program = self.running.swap_remove(which);
+        program.knows.retain(|&known| self.slots(known).is_some());
+        if program.knows.is_empty() {
+            self.rig.server.task_kill(program.actor.task, 1);
+            return;
+        }
+        if self.slots(program.base).is_none() || self.rng.one_in(8) {
+            self.walks(&mut program);
+        }
+        let slots = self.slots(program.base).expect("it is there");
+        for _ in 0..=self.rng.below(40) {
+            let (actor, address) = (program.actor, program.base + program.slot % slots * SLOT);
+            match self.rig.touches(actor, address, program.access) {
+                None => {
+                    program.waits += 1;
+                    assert!(program.waits < PATIENCE, "{address:#x} never comes");
+                }
+                Some(true) => {
+                    self.had += 1;
+                    program.waits = 0;
+                    program.slot += program.step;
+                    if program.access == Access::Write && writes(&mut self.rig, actor, address, self.next) {
+                        self.written.insert(address, self.next);
+                        self.next += 1;
+                    }
+                }
+                Some(false) => {
+                    let left = self.rig.server.ledger.left(self.programs, Resource::Tables);
+                    assert!(left < FEW, "{address:#x} was refused, and {left} page tables are left");
+                    return;
+                }
+            }
+        }
+        self.running.push(program);
+    }
+
+    fn forgets_ended(&mut self) {
+        let rig = &self.rig;
+        self.running.retain(|program| lives(rig, program.actor));
+    }
+
+    fn ends(&mut self) {
+        let which = self.rng.below(self.running.len() as u64) as usize;
+        let program = self.running.swap_remove(which);
+        self.rig.server.task_kill(program.actor.task, 1);
+        if self.rng.one_in(2) {
+            self.rig.server.finish_ends(&mut self.rig.world);
+        }
+        self.forgets_ended();
+    }
+
+    /// A program keeps a new object, or deletes one.
+    fn keeps(&mut self) {
+        let actor = self.rng.pick(&self.running).actor;
+        if self.objects.len() < 2 * OBJECTS && self.rng.one_in(2) {
+            let slots = *self.rng.pick(&[1, 3, 100]);
+            let created = self.rig.call(actor, Call::ObjCreate, &[slots * SLOT, PASSWORD]);
+            if let Ok((base, _)) = created
+                && self.rig.call(actor, Call::KeepObject, &[base]).is_ok()
+            {
+                self.objects.push((base, slots));
+            }
+        } else if self.objects.len() > OBJECTS / 2 {
+            let which = self.rng.below(self.objects.len() as u64) as usize;
+            let (base, slots) = self.objects[which];
+            if self.rig.call(actor, Call::ObjDelete, &[base]).is_ok() {
+                self.objects.swap_remove(which);
+                self.written
+                    .retain(|address, _| !(base..base + slots * SLOT).contains(address));
+            }
+        }
+    }
+
+    /// A program copies pages from one object to another, cuts one short, or has what it knows looked up anew.
+    fn calls(&mut self) {
+        let program = self.rng.pick(&self.running);
+        let actor = program.actor;
+        let sized = program.knows.iter().filter_map(|&base| Some((base, self.slots(base)?)));
+        let known: Vec<(u64, u64)> = sized.collect();
+        if known.len() < 2 {
+            return;
+        }
+        let [(from, some), (to, slots)] = [(); 2].map(|()| *self.rng.pick(&known));
+        let (call, arguments, first) = match self.rng.below(3) {
+            0 if from != to => {
+                let most = some.min(slots).min(8);
+                (Call::PageCopy, [from, to, (1 + self.rng.below(most)) * SLOT / PAGE], to)
+            }
+            1 => {
+                let left = 1 + self.rng.below(slots);
+                (Call::ObjResize, [to, left * SLOT, 0], to + left * SLOT)
+            }
+            _ => (Call::ApdFlush, [0; 3], to + slots * SLOT),
+        };
+        // What a call that fails has copied or cut is not known.
+        self.written
+            .retain(|address, _| !(first..to + slots * SLOT).contains(address));
+        let done = self.rig.call(actor, call, &arguments);
+        if let (Call::ObjResize, Ok(_), Some(cut)) = (call, done, self.objects.iter_mut().find(|(base, _)| *base == to))
+        {
+            cut.1 = arguments[1] / SLOT;
+        }
+    }
+
+    fn step(&mut self) {
+        let choice = self.rng.below(100);
+        match choice {
+            _ if self.running.is_empty() => self.begins(),
+            0..4 if self.running.len() < PROGRAMS => self.begins(),
+            4..6 => self.ends(),
+            6 => self.keeps(),
+            7 if self.rng.one_in(6) => {
+                self.rig.server.checkpoint_request(&mut self.rig.world);
+            }
+            8 if self.rng.one_in(3) => self.calls(),
+            9..16 => self.rig.move_disk(),
+            16..18 => {
+                self.rig.server.handle(&mut self.rig.world, Event::Poll);
+            }
+            _ => self.touches(),
+        }
+    }
+
+    /// All programs end, and nothing is left of them.
+    fn over(&mut self, before: &[u64]) {
+        while !self.running.is_empty() {
+            self.ends();
+        }
+        self.rig.server.finish_ends(&mut self.rig.world);
+        self.rig.settle();
+        self.rig.checkpoint().expect("a checkpoint");
+        self.rig.settle();
+        self.rig.server.take_back(&mut self.rig.world);
+        self.rig.check();
+        self.rig.server.ledger.empty_all_hands();
+        let server = &self.rig.server;
+        let kept = [
+            Resource::Blocks,
+            Resource::Rows,
+            Resource::Kept,
+            Resource::Bytes,
+            Resource::Slots,
+        ];
+        for (resource, before) in RESOURCE_LIST.into_iter().zip(before) {
+            let used = server.ledger.used(self.programs, resource);
+            assert!(
+                used <= *before || kept.contains(&resource),
+                "{used} of {resource:?} are left, and {before} were there"
+            );
+        }
+        let leaves: u64 = server.objects.iter().map(|(_, object)| object.leaves).sum();
+        assert_eq!(leaves, 0, "page tables of objects are left");
+    }
+
+    /// Others find all that was written, now and after a power cut.
+    fn all_is_there(self) {
+        let Self { mut rig, written, .. } = self;
+        for _ in 0..2 {
+            let owner = rig.actor(Apd::EMPTY);
+            let bases: Vec<u64> = self.objects.iter().map(|&(base, _)| base).collect();
+            rig.gets(owner, &bases, PASSWORD);
+            for (&address, &value) in &written {
+                assert!(rig.has(owner, address, Access::Read), "{address:#x}");
+                assert_eq!(rig.load(owner.space, address), Ok(value), "{address:#x}");
+            }
+            rig.settle();
+            rig.check();
+            (rig, _) = rig.crash();
+        }
+    }
+}
+
+fn lives(rig: &Rig, actor: Actor) -> bool {
+    let thread = rig.server.threads.find(actor.thread);
+    thread.is_some_and(|thread| thread.life == Life::Live) && rig.server.tasks.get(actor.task).is_some()
+}
+
+/// A program gets a Clist with the passwords of objects.
+fn gets(rig: &mut Rig, actor: Actor, bases: &[u64]) -> Result<(), Error> {
+    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0])?;
+    rig.touch(actor.space, list, Access::Write)?;
+    let capabilities = bases.iter().map(|&address| Capability {
+        address,
+        password: PASSWORD,
+    });
+    rig.write_clist(actor.space, list, &capabilities.collect::<Vec<_>>(), Order::Any);
+    rig.call(actor, Call::ApdInsert, &[0, list]).map(|_| ())
+}
+
+/// A program writes to a page that it has just had.
+fn writes(rig: &mut Rig, actor: Actor, address: u64, value: u64) -> bool {
+    rig.world.kernel.enter_space(actor.space);
+    let Ok(frame) = rig.world.kernel.hardware.translate(address, Touch::Write) else {
+        return false;
+    };
+    rig.world
+        .kernel
+        .hardware
+        .write(frame, (address % PAGE) as usize, &value.to_le_bytes());
+    true
+}
+
+#[test]
+fn programs_come_and_go_beside_a_small_cache() {
+    seeds::run(SEEDS, |seed| {
+        let mut storm = Storm::new(seed);
+        let before = RESOURCE_LIST.map(|resource| storm.rig.server.ledger.used(storm.programs, resource));
+        for step in 0..STEPS {
+            storm.step();
+            if step % 64 == 0 {
+                // Something may just be taken away from those who have it linked, so that is looked at in the end.
+                if let Err(broken) = storm.rig.server.check(&storm.rig.world) {
+                    panic!("{broken}");
+                }
+            }
+        }
+        assert!(storm.had > 1000, "few pages were had: {}", storm.had);
+        storm.over(&before);
+        storm.all_is_there();
+    });
+}
