@@ -83,7 +83,7 @@ impl Storm {
         }
         rig.checkpoint().expect("a checkpoint");
         let (mut rig, _) = rig.crash();
-        rig.world.kernel.hardware.heap_left = (3 + rng.below(30)) << 20;
+        rig.world.kernel.hardware.heap_left = (8 + rng.below(40)) << 18;
         let (_, programs) = rig.first_task();
         rig.server.price_calls(rng.below(Remote::<()>::CALL + 1));
         let mut limits = rig.server.ledger.limits(programs);
