@@ -12,7 +12,7 @@ use kcore::{
     Machine,
     thread::{Operation, Resumed, State},
 };
-use sasos::accounts::{AccountId, limits};
+use sasos::accounts::{AccountId, UNLIMITED, limits};
 use sasos::{Access, Event, Outcome, Stop, directory::object::kept_charges, protection::apd::Apd};
 
 /// Pages that one event drops, or copies, at most.
@@ -732,4 +732,34 @@ fn zeroes_over_pages_with_limits_that_are_on_the_disk_come_in_pieces() {
         }
         rig.check();
     }
+}
+
+/// A program that has much of the list to itself keeps nobody waiting: each program has one item in a turn.
+#[test]
+fn much_work_of_one_program_is_not_before_that_of_others() {
+    const MANY: usize = 200;
+    let mut rig = Rig::new(31, 20_000, 4096);
+    let (_, programs) = rig.first_task();
+    let [mine, theirs] = [(); 2].map(|()| rig.actor_in(programs, UNLIMITED));
+    for _ in 0..30 {
+        rig.call(mine, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    }
+    let account = rig.server.tasks.get(theirs.task).expect("it lives").account;
+    let children: Vec<Actor> = (0..MANY).map(|_| rig.actor_in(account, UNLIMITED)).collect();
+    for child in &children {
+        rig.call(*child, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    }
+    for actor in children.iter().chain([&mine]) {
+        rig.server.task_kill(actor.task, 1);
+    }
+    while rig.server.tasks.get(mine.task).is_some() {
+        rig.poll();
+    }
+    let left = children
+        .iter()
+        .filter(|child| rig.server.tasks.get(child.task).is_some())
+        .count();
+    assert!(left > MANY / 2, "{left} of {MANY} are left");
+    rig.settle();
+    rig.check();
 }

@@ -143,6 +143,8 @@ struct Record {
     used: Amounts,
     /// Its part of the dirty pages, if it is a program's.
     part: Part,
+    /// The last turn of the list of work that it has something in, if it is a program's.
+    turn: u64,
     /// Its program's part of the cache. Nobody is charged for it by name, and the record stays as long as there is some.
     cached: Cached,
 }
@@ -174,6 +176,7 @@ impl Ledger {
             limits: UNLIMITED,
             used: [0; RESOURCES],
             part: Part::default(),
+            turn: 0,
             cached: Cached::default(),
         });
         Self {
@@ -203,6 +206,7 @@ impl Ledger {
             limits,
             used: [0; RESOURCES],
             part: Part::default(),
+            turn: 0,
             cached: Cached::default(),
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
@@ -253,6 +257,13 @@ impl Ledger {
             self.record_mut(parent).holders -= 1;
             account = parent;
         }
+    }
+
+    /// The turn of something more that a program has to have done: it has one thing in each, from the turn `now` on.
+    pub(crate) fn next_turn(&mut self, program: AccountId, now: u64) -> u64 {
+        let record = self.record_mut(program);
+        record.turn = now.max(record.turn + 1);
+        record.turn
     }
 
     /// A program's part of the cache.

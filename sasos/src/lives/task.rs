@@ -429,7 +429,8 @@ impl Server {
     pub(crate) fn task_ends(&mut self, task: TaskId) {
         if let Some(task) = self.tasks.get_mut(task).filter(|task| !task.listed) {
             task.listed = true;
-            self.work.enter(Work::Task(task.id));
+            let id = task.id;
+            self.work_enter(Work::Task(id));
         }
     }
 

@@ -3,7 +3,8 @@
 //! No event holds the kernel for more than some [`PIECE`] instructions, whoever provokes it. A call that is not done then comes again
 //! ([`crate::Stop::Again`]), with its place in its continuation. Work that nobody comes again for, because its thread has ended or because it
 //! has no thread, stands in the list here: tasks that were killed or have ended, domains of procedures that end, rights that
-//! are being withdrawn. Each does a piece, then the next one has its turn, so that nobody's large work keeps back what others wait for. The
+//! are being withdrawn. Each does a piece, then the next one has its turn: one item of each program in a turn, so that neither large work nor much of it
+//! keeps back what others wait for (decision 0191). The
 //! event that enters something does the first piece with what it has left, and that is mostly all; [`crate::Event::Poll`] does
 //! the others.
 //!
@@ -17,7 +18,7 @@ use store::Budget;
 use crate::{
     Outcome, Server, Step, Stop, World,
     accounts::AccountId,
-    containers::Queue,
+    containers::Map,
     lives::budget::Cost,
     lives::task::TaskId,
     lives::thread::{Life, Tries},
@@ -73,12 +74,22 @@ pub(crate) enum Piece {
     More,
 }
 
+/// An item of the list, and the number of the account of the program whose it is: that of the root for what is no program's.
+#[derive(Copy, Clone, Debug)]
+struct Item {
+    work: Work,
+    program: u64,
+}
+
 /// The list.
 #[derive(Default)]
 pub struct WorkList {
-    /// The first has its turn next. An item that has done a piece comes behind all others, so that none is passed by those that come later. One that
-    /// an event had too little left for is the first of the next event: it would otherwise be the last of each, if the others take the same every time.
-    items: Queue<Work>,
+    /// By turn, and in a turn in order. An item that has done a piece has the next turn behind those of its program, so that none is passed by more than one of each
+    /// that comes later. One that an event had too little left for keeps its place: it would otherwise be the last of each, if the others take the same every time.
+    items: Map<(u64, u64), Item>,
+    /// The turn under way, and how many items were put in.
+    turn: u64,
+    put: u64,
     /// Items that may come for which room was asked: one for each task and each callee.
     promised: usize,
     /// Whether [`Work::Idle`] is in the list.
@@ -105,7 +116,7 @@ impl WorkList {
 
     /// Whether nothing is left to do but to look for what nobody uses.
     pub(crate) fn is_idle(&self) -> bool {
-        self.items.count() == 1 && self.items.first() == Some(&Work::Idle)
+        self.items.count() == 1 && self.idles
     }
 
     /// Whether something was entered by the event under way.
@@ -153,25 +164,46 @@ impl WorkList {
         self.promised -= 1;
     }
 
-    /// Enters an item that room was promised for.
-    pub(crate) fn enter(&mut self, work: Work) {
-        self.items.push_reserved(work);
-        self.fresh = true;
-    }
-
-    /// Enters another one.
-    ///
-    /// # Errors
-    /// [`Error::NoMemory`].
-    pub(crate) fn enter_further(&mut self, work: Work) -> Result<(), Error> {
-        self.reserve()?;
-        self.items.push_reserved(work);
-        self.idles |= work == Work::Idle;
-        Ok(())
+    fn put(&mut self, turn: u64, item: Item) {
+        self.put += 1;
+        // There is room.
+        let _ = self.items.insert((turn, self.put), item);
     }
 }
 
 impl Server {
+    /// Enters an item that room was promised for.
+    pub(crate) fn work_enter(&mut self, work: Work) {
+        let account = match work {
+            Work::Task(task) => self.tasks.get(task).map(|task| task.account),
+            Work::Callee(leaving) => self.callees.get(leaving.space).map(|callee| callee.payer),
+            Work::Forgetting(space, _) => self.domains.get(space).map(|domain| domain.account),
+            Work::Withdrawal(..) | Work::Cut(..) | Work::Object(..) => Some(self.account_of(self.current)),
+            Work::Idle => None,
+        };
+        let program = account.and_then(|account| self.ledger.program_of(account, self.programs));
+        let program = program.unwrap_or(AccountId::ROOT);
+        let item = Item {
+            work,
+            program: self.ledger.number(program),
+        };
+        self.work.put(self.ledger.next_turn(program, self.work.turn), item);
+        self.work.idles |= work == Work::Idle;
+        self.work.fresh = true;
+    }
+
+    /// Enters another one, of which the event under way does nothing more.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn work_enter_further(&mut self, work: Work) -> Result<(), Error> {
+        self.work.reserve()?;
+        let fresh = self.work.fresh;
+        self.work_enter(work);
+        self.work.fresh = fresh;
+        Ok(())
+    }
+
     /// Does a first piece of what the event under way has entered. To be called when an event is over: the end of a task may end callees, and
     /// threads inside of them, and with these further tasks, which must not pile up on the kernel's stack.
     #[inline(always)]
@@ -185,19 +217,21 @@ impl Server {
     pub(crate) fn work_on(&mut self, world: &mut impl World) {
         let mut first = true;
         while self.budget.is_left()
-            && let Some(work) = self.work.items.pop()
+            && let Some((place, item)) = self.work.items.pop_first()
         {
+            self.work.turn = place.0;
             let had = self.budget.left();
-            let piece = self.work_piece(world, work, first);
+            let piece = self.work_piece(world, item.work, first);
             self.budget.spend(COST_TAKE);
             if piece == Piece::More {
                 self.budget.spend(COST_TURN);
                 if !self.budget.is_left() && (!first || had < COST_LARGEST) {
-                    self.work.items.push_front_reserved(work);
+                    let _ = self.work.items.insert(place, item);
                 } else {
-                    self.work.items.push_reserved(work);
+                    let program = self.ledger.find(item.program);
+                    self.work.put(self.ledger.next_turn(program, place.0), item);
                 }
-            } else if work == Work::Idle {
+            } else if item.work == Work::Idle {
                 self.work.idles = false;
             }
             first = false;
@@ -236,7 +270,7 @@ impl Server {
         if self.work_piece(world, work, true) == Piece::Done {
             return Ok(());
         }
-        if first && self.work.enter_further(work).is_err() {
+        if first && self.work_enter_further(work).is_err() {
             self.unbounded(|server| server.work_piece(world, work, true));
             return Ok(());
         }
@@ -350,7 +384,7 @@ impl Server {
             !self.work.is_empty()
         };
         let takes_back = short.is_some() && !tries.had_idle && !comes_first;
-        if takes_back && self.work.enter_further(Work::Idle).is_ok() {
+        if takes_back && self.work_enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(Cost::own(COST_LITTLE));
             tries.had_idle = true;

@@ -38,7 +38,7 @@ const LOOKS: usize = 64;
 /// The domain of a procedure that ends.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Leaving {
-    space: SpaceId,
+    pub(crate) space: SpaceId,
     /// The serial number of the domain.
     serial: u64,
 }
@@ -103,7 +103,7 @@ impl Server {
     pub(crate) fn callee_ends(&mut self, world: &mut impl World, space: SpaceId) {
         if self.callee_closes(world, space, Stage::Ends) {
             let serial = self.domains.serial(space);
-            self.work.enter(Work::Callee(Leaving { space, serial }));
+            self.work_enter(Work::Callee(Leaving { space, serial }));
         }
     }
 

@@ -410,7 +410,7 @@ impl Server {
         };
         domain.is_listed = true;
         let work = Work::Forgetting(space, domain.serial);
-        if self.work.enter_further(work).is_err() {
+        if self.work_enter_further(work).is_err() {
             self.unbounded(|server| server.work_piece(world, work, true));
             return Ok(());
         }
