@@ -612,3 +612,46 @@ fn limits_of_a_clone_stay_paid_when_its_pages_go() {
     let (paid, taken) = (used - before, free - left);
     assert!(paid + 5 >= taken, "{paid} paid of {taken}");
 }
+
+/// Bytes and rows that come and go with limits and with entry points come back as they went, whoever finds them out.
+#[test]
+fn what_a_kept_object_pays_for_its_record_and_limits_comes_back() {
+    let mut rig = Rig::new(79, 3000, 8192);
+    let actor = rig.actor(Apd::EMPTY);
+    let used = |rig: &mut Rig| {
+        rig.server.ledger.empty_all_hands();
+        [Resource::Bytes, Resource::Rows].map(|resource| rig.server.ledger.used(AccountId::ROOT, resource))
+    };
+    let base = rig.kept(actor, 8, 9);
+    rig.gets(actor, &[base], 9);
+    rig.store(actor.space, base, base + 7 * PAGE).unwrap();
+    let limit = |rig: &mut Rig, page: u64| {
+        rig.call(
+            actor,
+            Call::PageLimit,
+            &[base + page * PAGE, 1, Rights::R.bits().into()],
+        )
+        .unwrap()
+    };
+    let mut round = |rig: &mut Rig| {
+        for page in [1, 3, 5] {
+            limit(rig, page);
+        }
+        // A clone finds the limits of its source out.
+        let (clone, _) = rig.call(actor, Call::ObjClone, &[base, PAGE, 0]).unwrap();
+        rig.call(actor, Call::ObjDelete, &[clone]).unwrap();
+        limit(rig, 6);
+        // The entry point is cut off with its page.
+        rig.call(actor, Call::ObjCrePdx, &[base, 5, 0, base, 1]).unwrap();
+        rig.call(actor, Call::ObjResize, &[base, 7 * PAGE]).unwrap();
+        rig.call(actor, Call::ObjResize, &[base, 8 * PAGE]).unwrap();
+        rig.call(actor, Call::ObjPasswd, &[base, 5, 0]).unwrap();
+        rig.settle();
+        rig.check();
+        used(rig)
+    };
+    let first = round(&mut rig);
+    for _ in 0..3 {
+        assert_eq!(round(&mut rig), first);
+    }
+}

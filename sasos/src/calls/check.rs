@@ -21,7 +21,7 @@ use crate::{
     accounts::{AccountId, Amounts, Cached, RESOURCE_LIST, RESOURCES, Resource},
     directory::{
         names::slots_named,
-        object::{Object, kept_charges},
+        object::{LimitRange, Object, kept_charges},
     },
     lives::exception::SAVED_BYTES,
     lives::task::TASK_BYTES,
@@ -235,6 +235,21 @@ impl Server {
 }
 
 fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<(), Broken> {
+    let stays = object.own_bytes() + object.limit_bytes;
+    let bytes = stays + object.prepared_bytes + object.slots.bytes();
+    ensure(
+        object.bytes == bytes,
+        "the bytes that an object pays for",
+        object.base(),
+    )?;
+    let rows = if object.is_persistent() { stays } else { 0 };
+    ensure(object.rows == rows, "the rows that an object pays for", object.base())?;
+    let ranges = (object.absent_limits.capacity() * size_of::<LimitRange>()) as u64;
+    ensure(
+        object.limit_bytes == ranges,
+        "the bytes of an object's limits",
+        object.base(),
+    )?;
     let (mut leaves, mut resident, mut dirty, mut blocks, mut parts) = (0, 0, 0, 0, 0);
     let mut next = object.slots.next_with_leaf(0);
     while let Some(number) = next {

@@ -130,6 +130,34 @@ impl Server {
         Ok(id)
     }
 
+    /// Charges bytes that an object takes further: those of a kept one stay with it, so they are rows, too.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing has changed.
+    pub(crate) fn pay_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
+        let object = self.objects.get_mut(id);
+        let payer = object.account;
+        self.ledger.take(payer, Resource::Bytes, bytes)?;
+        if object.is_persistent() {
+            let paid = self.ledger.take(payer, Resource::Rows, bytes);
+            paid.inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))?;
+            object.rows += bytes;
+        }
+        object.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back what was charged so.
+    pub(crate) fn refund_bytes(&mut self, id: ObjectId, bytes: u64) {
+        let object = self.objects.get_mut(id);
+        object.bytes -= bytes;
+        self.ledger.give(object.account, Resource::Bytes, bytes);
+        if object.is_persistent() {
+            object.rows -= bytes;
+            self.ledger.give(object.account, Resource::Rows, bytes);
+        }
+    }
+
     /// The account that pays for a kept object of an earlier start, whose own is gone: all programs together for those of programs, or a program
     /// could keep an object, and in the next start nothing would bind what is done with it.
     pub(crate) fn payer_of_row(&self, record: &ObjectRecord) -> AccountId {

@@ -262,6 +262,15 @@ impl Object {
         self.record.flags & OBJECT_PERSISTENT != 0
     }
 
+    /// Bytes that it costs whatever is known of its pages: the object with its record, and the row of a kept one.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        if self.is_persistent() {
+            kept_bytes(&self.record)
+        } else {
+            OBJECT_BYTES + record_bytes(&self.record)
+        }
+    }
+
     /// Whether it ends, whatever becomes of the call that ends it. The store does not have a kept object any more then, so its pages are
     /// nobody's content.
     pub(crate) fn ends(&self) -> bool {

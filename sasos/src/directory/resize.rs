@@ -277,7 +277,11 @@ impl Server {
         self.objects.set_pages(id, pages, &mut self.ledger)?;
         let object = self.objects.get_mut(id);
         object.record.modified_ns = now;
+        let before = object.own_bytes();
         cut_entries(&mut object.record);
+        let gone = before - object.own_bytes();
+        self.refund_bytes(id, gone);
+        let object = self.objects.get_mut(id);
         object.absent_limits.retain_mut(|range| {
             range.end = range.end.min(pages);
             range.first < range.end

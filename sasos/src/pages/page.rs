@@ -14,7 +14,6 @@ use kcore::PageEntry;
 
 use crate::{
     Access, Server, Step, Stop, World,
-    accounts::Resource,
     containers::push_reserved,
     directory::object::{LimitRange, ObjectId, Which},
     durability::durable::{Goal, no_room},
@@ -307,21 +306,13 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`].
     fn pay_limits(&mut self, id: ObjectId, ranges: usize) -> Result<(), Error> {
-        let object = self.objects.get_mut(id);
-        let (before, after) = (object.limit_bytes, (ranges * core::mem::size_of::<LimitRange>()) as u64);
-        if after > before {
-            self.ledger.take(object.account, Resource::Bytes, after - before)?;
-        } else {
-            self.ledger.give(object.account, Resource::Bytes, before - after);
-        }
-        if object.is_persistent() {
-            // Those of a kept object get less, with its pages.
-            let less = before.saturating_sub(after);
-            object.rows -= less;
-            self.ledger.give(object.account, Resource::Rows, less);
-        }
-        object.limit_bytes = after;
-        object.bytes = object.bytes + after - before;
+        let (before, after) = (
+            self.objects.get(id).limit_bytes,
+            (ranges * core::mem::size_of::<LimitRange>()) as u64,
+        );
+        self.pay_bytes(id, after.saturating_sub(before))?;
+        self.refund_bytes(id, before.saturating_sub(after));
+        self.objects.get_mut(id).limit_bytes = after;
         Ok(())
     }
 

@@ -16,7 +16,6 @@ use store::{ObjectRecord, PdxRecord};
 
 use crate::{
     Answer, Server, World,
-    accounts::{AccountId, Resource},
     containers::push,
     directory::object::{ObjectId, record_bytes},
     lives::continuation::Continuation,
@@ -219,15 +218,14 @@ impl Server {
             self.programs_take_over(id)?;
             record.account = self.objects.get(id).record.account;
         }
-        let object = self.objects.get(id);
-        let (payer, was_row) = (object.account, object.is_persistent());
+        let was_row = self.objects.get(id).is_persistent();
         // A row has a copy of the record.
         let copies = if was_row { 2 } else { 1 };
         let (more, less) = (
             copies * after.saturating_sub(before),
             copies * before.saturating_sub(after),
         );
-        self.pay_record(payer, more, was_row)?;
+        self.pay_bytes(id, more)?;
         let named = self.names.add(clist);
         let put = named.and_then(|()| {
             let put = if was_row {
@@ -238,19 +236,14 @@ impl Server {
             put.inspect_err(|_| self.name_ends(clist, false))
         });
         if let Err(error) = put {
-            self.refund_record(payer, more, was_row);
+            self.refund_bytes(id, more);
             return Err(error.into());
         }
         if was_row {
             self.note_row_change(id);
         }
-        self.refund_record(payer, less, was_row);
-        let object = self.objects.get_mut(id);
-        object.bytes = object.bytes + more - less;
-        if was_row {
-            object.rows = object.rows + more - less;
-        }
-        object.record = record;
+        self.refund_bytes(id, less);
+        self.objects.get_mut(id).record = record;
         if let Effect::RevokesCalls(clist) = effect {
             self.name_ends(clist, was_row);
         }
@@ -260,24 +253,6 @@ impl Server {
         let withdrawal = self.withdraw_begin(world, id);
         self.threads.record(caller.thread).continuation = Continuation::Revoke { withdrawal, password };
         self.revoke(world, caller, withdrawal, password, true)
-    }
-
-    /// Charges bytes of a record, which may be that of a row.
-    fn pay_record(&mut self, payer: AccountId, bytes: u64, is_row: bool) -> Result<(), Error> {
-        self.ledger.take(payer, Resource::Bytes, bytes)?;
-        if is_row {
-            let paid = self.ledger.take(payer, Resource::Rows, bytes);
-            return paid.inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes));
-        }
-        Ok(())
-    }
-
-    /// Takes that back.
-    fn refund_record(&mut self, payer: AccountId, bytes: u64, is_row: bool) {
-        self.ledger.give(payer, Resource::Bytes, bytes);
-        if is_row {
-            self.ledger.give(payer, Resource::Rows, bytes);
-        }
     }
 
     /// Goes on with a call that has changed the list of passwords and is taking the object away from the domains; nothing if
