@@ -485,3 +485,26 @@ fn who_had_most_of_the_cache_may_be_gone() {
     assert_eq!(rig.server.ledger.count(), accounts - 1);
     rig.check();
 }
+
+/// What a program has changed of others' objects is paid by all programs, however it changes them: nothing else bounds it.
+#[test]
+fn whatever_a_program_changes_is_paid_by_programs() {
+    let writes = |rig: &mut Rig, actor, base| rig.has(actor, base + 7 * PAGE, Access::Write);
+    let limits = |rig: &mut Rig, actor, base| rig.call(actor, Call::PageLimit, &[base + 9 * PAGE, 1, 4]).is_ok();
+    let registers = |rig: &mut Rig, actor, base| rig.call(actor, Call::ObjCrePdx, &[base, 5, 0, base, 1]).is_ok();
+    let changes: [&dyn Fn(&mut Rig, Actor, u64) -> bool; 3] = [&writes, &limits, &registers];
+    for (way, change) in changes.into_iter().enumerate() {
+        let (mut rig, programs, [_, base]) = later(17, 8000, 1, 40 << 20);
+        // Somebody else has it in memory already.
+        let other = rig.actor(Apd::EMPTY);
+        rig.gets(other, &[base], 9);
+        rig.store(other.space, base, base).unwrap();
+        let payer = |rig: &Rig| rig.server.objects.get(rig.server.objects.find(base).unwrap()).account;
+        let actor = program(&mut rig, programs, &[base]);
+        assert!(rig.has(actor, base, Access::Read));
+        assert_ne!(payer(&rig), programs);
+        assert!(change(&mut rig, actor, base), "{way}");
+        assert_eq!(payer(&rig), programs, "{way}");
+        rig.check();
+    }
+}

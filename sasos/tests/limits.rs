@@ -633,7 +633,7 @@ fn what_a_kept_object_pays_for_its_record_and_limits_comes_back() {
         )
         .unwrap()
     };
-    let mut round = |rig: &mut Rig| {
+    let round = |rig: &mut Rig| {
         for page in [1, 3, 5] {
             limit(rig, page);
         }

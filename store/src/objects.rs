@@ -474,10 +474,10 @@ impl Store {
         self.pending.cost()
     }
 
-    /// Sets the limits of a page that is not being written.
+    /// Sets the limits of a page that is not being written. The map may grow for it, so it leaves the pool alone.
     ///
     /// # Errors
-    /// [`NoRoom::Disk`], as for [`Store::discard_pages`].
+    /// [`NoRoom`].
     pub fn set_page_flags(&mut self, base: u64, page: u64, flags: crate::PageFlags) -> Result<(), NoRoom> {
         let Some(pages) = self
             .object(base)
@@ -488,7 +488,7 @@ impl Store {
         };
         let (_, levels) = self.shape(base, pages);
         let edge = self.pending.edge_of(base, page, levels);
-        self.room_for_change(u64::from(levels + edge))?;
+        self.room_for_change(u64::from(levels + edge) + POOL)?;
         let noted = self.change(base, ONE_LIMIT, |changes| {
             changes.limit(page, flags)?;
             changes.add_cost(1, pages, levels, edge);

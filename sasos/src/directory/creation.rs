@@ -135,6 +135,9 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn pay_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
+        if bytes > 0 {
+            self.programs_take_over(id)?;
+        }
         let object = self.objects.get_mut(id);
         let payer = object.account;
         self.ledger.take(payer, Resource::Bytes, bytes)?;

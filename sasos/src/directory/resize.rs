@@ -246,13 +246,13 @@ impl Server {
     /// a shorter one keeps those that it has.
     fn change_pages(&mut self, world: &impl World, id: ObjectId, pages: u64) -> Result<(), Error> {
         let object = self.objects.get(id);
-        let (payer, before, levels) = (object.account, object.all_blocks(), object.levels_at(pages));
+        let (before, levels) = (object.all_blocks(), object.levels_at(pages));
         let more = object.blocks + (object.parts + object.limited) * u64::from(levels) - before;
         if more > 0 {
-            self.charge_blocks(payer, more)?;
+            self.charge_blocks(id, more)?;
         }
         self.change_length(world, id, pages)
-            .inspect_err(|_| self.ledger.give(payer, Resource::Blocks, more))?;
+            .inspect_err(|_| self.refund_blocks(id, more))?;
         self.objects.get_mut(id).set_levels(levels);
         Ok(())
     }

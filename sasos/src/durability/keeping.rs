@@ -119,10 +119,9 @@ impl Server {
             blocks.set_run(place.index, end);
             let parts = blocks.parts(colour) - state.blocks.parts(colour);
             let charged = object.with_nodes(count, parts);
-            let payer = object.account;
-            self.charge_blocks(payer, charged)?;
+            self.charge_blocks(id, charged)?;
             if let Err(error) = self.store.reserve_run(base, pages, page, page + count) {
-                self.ledger.give(payer, Resource::Blocks, charged);
+                self.refund_blocks(id, charged);
                 return Err(no_room(error));
             }
             let object = self.objects.get_mut(id);

@@ -87,6 +87,8 @@ pub struct WorkList {
     /// By turn, and in a turn in order. An item that has done a piece has the next turn behind those of its program, so that none is passed by more than one of each
     /// that comes later. One that an event had too little left for keeps its place: it would otherwise be the last of each, if the others take the same every time.
     items: Map<(u64, u64), Item>,
+    /// The first, if it was alone when it came: mostly it is done before there is another.
+    alone: Option<((u64, u64), Item)>,
     /// The turn under way, and how many items were put in.
     turn: u64,
     put: u64,
@@ -106,17 +108,17 @@ impl WorkList {
     /// Whether nothing is left to do.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.alone.is_none() && self.items.is_empty()
     }
 
     /// Items that are left.
     pub fn count(&self) -> usize {
-        self.items.count()
+        self.items.count() + usize::from(self.alone.is_some())
     }
 
     /// Whether nothing is left to do but to look for what nobody uses.
     pub(crate) fn is_idle(&self) -> bool {
-        self.items.count() == 1 && self.idles
+        self.count() == 1 && self.idles
     }
 
     /// Whether something was entered by the event under way.
@@ -156,7 +158,7 @@ impl WorkList {
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn reserve(&mut self) -> Result<(), Error> {
-        self.items.reserve(self.items.count() + self.promised + 1)
+        self.items.reserve(self.count() + self.promised + 1)
     }
 
     /// Gives room back: the item that it was asked for will not be entered any more.
@@ -166,8 +168,20 @@ impl WorkList {
 
     fn put(&mut self, turn: u64, item: Item) {
         self.put += 1;
-        // There is room.
-        let _ = self.items.insert((turn, self.put), item);
+        self.put_back((turn, self.put), item);
+    }
+
+    fn put_back(&mut self, place: (u64, u64), item: Item) {
+        if self.is_empty() {
+            self.alone = Some((place, item));
+        } else {
+            // There is room.
+            let _ = self.items.insert(place, item);
+        }
+    }
+
+    fn take(&mut self) -> Option<((u64, u64), Item)> {
+        self.alone.take().or_else(|| self.items.pop_first())
     }
 }
 
@@ -217,7 +231,7 @@ impl Server {
     pub(crate) fn work_on(&mut self, world: &mut impl World) {
         let mut first = true;
         while self.budget.is_left()
-            && let Some((place, item)) = self.work.items.pop_first()
+            && let Some((place, item)) = self.work.take()
         {
             self.work.turn = place.0;
             let had = self.budget.left();
@@ -226,7 +240,7 @@ impl Server {
             if piece == Piece::More {
                 self.budget.spend(COST_TURN);
                 if !self.budget.is_left() && (!first || had < COST_LARGEST) {
-                    let _ = self.work.items.insert(place, item);
+                    self.work.put_back(place, item);
                 } else {
                     let program = self.ledger.find(item.program);
                     self.work.put(self.ledger.next_turn(program, place.0), item);

@@ -282,9 +282,11 @@ impl Server {
         object.settle_levels(&self.store);
         let all = object.record.pages.div_ceil(store::FANOUT).max(object.limited);
         let more = limits.min(all - object.limited);
-        let (payer, blocks) = (object.account, object.with_nodes(0, more));
-        self.charge_blocks(payer, blocks)?;
-        self.objects.get_mut(id).limited += more;
+        if more > 0 {
+            let blocks = object.with_nodes(0, more);
+            self.charge_blocks(id, blocks)?;
+            self.objects.get_mut(id).limited += more;
+        }
         Ok(())
     }
 

@@ -597,13 +597,13 @@ impl Server {
         let fresh = !blocks.has(index);
         let part = u64::from(fresh && !blocks.has_part(index, colour));
         let charged = object.with_nodes(fresh.into(), part);
-        let (payer, base) = (object.account, object.record.base);
+        let base = object.record.base;
         if fresh {
-            self.charge_blocks(payer, charged)?;
+            self.charge_blocks(id, charged)?;
         }
         if let Err(error) = self.store.reserve_stored(world, base, page) {
             if fresh {
-                self.ledger.give(payer, Resource::Blocks, charged);
+                self.refund_blocks(id, charged);
             }
             return Err(no_room(error));
         }

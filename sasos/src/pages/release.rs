@@ -317,15 +317,24 @@ impl Server {
         all
     }
 
-    /// Charges blocks of the disk. Where all programs have as many as they may, their bound is that of the disk as it is by now: what was removed is theirs again.
+    /// Charges blocks of the disk that an object takes further. Where all programs have as many as they may, their bound is that of the disk as it is by now: what was
+    /// removed is theirs again.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing is charged.
-    pub(crate) fn charge_blocks(&mut self, payer: AccountId, blocks: u64) -> Result<(), Error> {
+    pub(crate) fn charge_blocks(&mut self, id: ObjectId, blocks: u64) -> Result<(), Error> {
+        self.programs_take_over(id)?;
+        let payer = self.objects.get(id).account;
         self.ledger.take(payer, Resource::Blocks, blocks).or_else(|_| {
             self.renew_blocks();
             self.ledger.take(payer, Resource::Blocks, blocks)
         })
+    }
+
+    /// Gives back what was charged so.
+    pub(crate) fn refund_blocks(&mut self, id: ObjectId, blocks: u64) {
+        let payer = self.objects.get(id).account;
+        self.ledger.give(payer, Resource::Blocks, blocks);
     }
 
     /// Bounds the blocks of all programs by what the disk has free, or soon has.
