@@ -3,7 +3,7 @@
 mod common;
 
 use abi::{
-    Call, Error,
+    Call, Error, Rights,
     address::{PAGE, SLOT},
 };
 use common::{Actor, Rig};
@@ -505,6 +505,35 @@ fn whatever_a_program_changes_is_paid_by_programs() {
         assert_ne!(payer(&rig), programs);
         assert!(change(&mut rig, actor, base), "{way}");
         assert_eq!(payer(&rig), programs, "{way}");
+        rig.check();
+    }
+}
+
+/// Limits of pages that a clone finds out are kept with the source for the next one, as long as nobody lacks the heap for it.
+#[test]
+fn limits_that_were_found_out_are_taken_back() {
+    let (mut rig, programs, [_, base]) = later(18, 8000, 1, 40 << 20);
+    let actor = program(&mut rig, programs, &[base]);
+    for page in [3, 9, 30] {
+        let limit = [base + page * PAGE, 1, Rights::R.bits().into()];
+        rig.call(actor, Call::PageLimit, &limit).unwrap();
+    }
+    let clone = |rig: &mut Rig| rig.call(actor, Call::ObjClone, &[base, PAGE, 0]).unwrap().0;
+    let found = |rig: &Rig| {
+        rig.server
+            .objects
+            .get(rig.server.objects.find(base).unwrap())
+            .limit_bytes
+    };
+    for _ in 0..2 {
+        let cloned = clone(&mut rig);
+        assert!(found(&rig) > 0);
+        assert!(rig.store(actor.space, cloned + 9 * PAGE, 1).is_err());
+        assert!(rig.store(actor.space, cloned + 10 * PAGE, 1).is_ok());
+        rig.call(actor, Call::ApdFlush, &[]).unwrap();
+        rig.server.take_back(&mut rig.world);
+        assert_eq!(found(&rig), 0);
+        assert!(rig.store(actor.space, base + 9 * PAGE, 1).is_err());
         rig.check();
     }
 }

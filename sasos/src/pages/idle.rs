@@ -3,6 +3,8 @@
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
 //! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
 
+use alloc::vec::Vec;
+
 use abi::{Error, address::slot_of};
 
 use store::Look;
@@ -239,7 +241,7 @@ impl Server {
             }
             return goes;
         }
-        if object.leaves == 0 && object.slots.chunks() == 0
+        if object.leaves == 0 && object.slots.chunks() == 0 && object.limit_bytes == 0
             || !object.is_persistent()
             || object.ends()
             || !self.ledger.is_within(object.account, short)
@@ -278,6 +280,11 @@ impl Server {
                 (idle.withdrawn, idle.times) = (None, idle.times + 1);
                 return idle.times > TIMES_MAX;
             }
+        }
+        if is_unpaid && self.objects.get(id).limit_bytes > 0 {
+            // Limits of pages that are on the disk are found out again.
+            self.objects.get_mut(id).known = 0;
+            self.pager.idle.gains |= self.set_limits(id, Vec::new()).is_ok();
         }
         let object = self.objects.get(id);
         let at = self.pager.idle.at.max(object.base());
