@@ -492,7 +492,7 @@ fn whatever_a_program_changes_is_paid_by_programs() {
     let writes = |rig: &mut Rig, actor, base| rig.has(actor, base + 7 * PAGE, Access::Write);
     let limits = |rig: &mut Rig, actor, base| rig.call(actor, Call::PageLimit, &[base + 9 * PAGE, 1, 4]).is_ok();
     let registers = |rig: &mut Rig, actor, base| rig.call(actor, Call::ObjCrePdx, &[base, 5, 0, base, 1]).is_ok();
-    let changes: [&dyn Fn(&mut Rig, Actor, u64) -> bool; 3] = [&writes, &limits, &registers];
+    let changes: [fn(&mut Rig, Actor, u64) -> bool; 3] = [writes, limits, registers];
     for (way, change) in changes.into_iter().enumerate() {
         let (mut rig, programs, [_, base]) = later(17, 8000, 1, 40 << 20);
         // Somebody else has it in memory already.
