@@ -537,3 +537,29 @@ fn limits_that_were_found_out_are_taken_back() {
         rig.check();
     }
 }
+
+/// A clone of more than the cache holds is made: what its source loses meanwhile it has already.
+#[test]
+fn a_clone_of_more_than_the_cache_is_made() {
+    let (mut rig, programs, [base, _]) = later(19, 8000, 127, 40 << 20);
+    let actor = program(&mut rig, programs, &[base]);
+    leave(&mut rig, programs, Resource::Tables, 400);
+    for slot in 0..127 {
+        assert!(rig.has(actor, base + slot * SLOT, Access::Write));
+        rig.store(actor.space, base + slot * SLOT, slot + 1).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    let (clone, _) = rig.call(actor, Call::ObjClone, &[base, PAGE, 0]).unwrap();
+    assert!((0..127).all(|slot| rig.load(actor.space, clone + slot * SLOT) == Ok(slot + 1)));
+    rig.check();
+    // One that has no room for its own page tables fails, and leaves nothing.
+    leave(&mut rig, programs, Resource::Tables, 60);
+    let before = rig.server.objects.iter().count();
+    assert_eq!(
+        rig.call(actor, Call::ObjClone, &[base, PAGE, 0]),
+        Err(Error::LimitReached)
+    );
+    rig.settle();
+    assert_eq!(rig.server.objects.iter().count(), before);
+    rig.check();
+}

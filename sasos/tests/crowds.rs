@@ -11,7 +11,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use abi::{
-    Call, Error,
+    Call, Error, Rights,
     address::{PAGE, SLOT},
     layout::Capability,
 };
@@ -230,7 +230,7 @@ impl Storm {
         }
     }
 
-    /// A program copies pages from one object to another, cuts one short, or has what it knows looked up anew.
+    /// A program copies pages from one object to another, cuts one short, has what it knows looked up anew, or changes limits, passwords and procedures.
     fn calls(&mut self) {
         let program = self.rng.pick(&self.running);
         let actor = program.actor;
@@ -240,24 +240,51 @@ impl Storm {
             return;
         }
         let [(from, some), (to, slots)] = [(); 2].map(|()| *self.rng.pick(&known));
-        let (call, arguments, first) = match self.rng.below(3) {
+        let end = to + slots * SLOT;
+        // Nothing is written there, nor at the entry point.
+        let (aside, entry) = (to + (1 + 2 * self.rng.below(200)) * PAGE, end - PAGE);
+        let (call, arguments, first) = match self.rng.below(7) {
             0 if from != to => {
                 let most = some.min(slots).min(8);
-                (Call::PageCopy, [from, to, (1 + self.rng.below(most)) * SLOT / PAGE], to)
+                let pages = (1 + self.rng.below(most)) * SLOT / PAGE;
+                (Call::PageCopy, [from, to, pages, 0, 0], to)
             }
             1 => {
                 let left = 1 + self.rng.below(slots);
-                (Call::ObjResize, [to, left * SLOT, 0], to + left * SLOT)
+                (Call::ObjResize, [to, left * SLOT, 0, 0, 0], to + left * SLOT)
             }
-            _ => (Call::ApdFlush, [0; 3], to + slots * SLOT),
+            2 => {
+                let rights = *self.rng.pick(&[Rights::R, Rights::RX, Rights::RWX]);
+                (Call::PageLimit, [aside, 1, rights.bits().into(), 0, 0], end)
+            }
+            3 if some < 100 => (Call::ObjClone, [from, PAGE, 0, 0, 0], end),
+            4 => {
+                let rights = *self.rng.pick(&[Rights::R, Rights::NONE]);
+                let password = 100 + self.rng.below(8);
+                (Call::ObjPasswd, [to, password, rights.bits().into(), 0, 0], end)
+            }
+            5 => {
+                let Ok((list, _)) = self.rig.call(actor, Call::ObjCreate, &[PAGE, 0]) else {
+                    return;
+                };
+                if !self.rig.has(actor, list, Access::Write) || !writes(&mut self.rig, actor, list, entry) {
+                    return self.forgets_ended();
+                }
+                (Call::ObjCrePdx, [to, 200 + self.rng.below(3), 0, list, 1], end)
+            }
+            _ => (Call::ApdFlush, [0; 5], end),
         };
         // What a call that fails has copied or cut is not known.
-        self.written
-            .retain(|address, _| !(first..to + slots * SLOT).contains(address));
+        self.written.retain(|address, _| !(first..end).contains(address));
         let done = self.rig.call(actor, call, &arguments);
         if let (Call::ObjResize, Ok(_), Some(cut)) = (call, done, self.objects.iter_mut().find(|(base, _)| *base == to))
         {
             cut.1 = arguments[1] / SLOT;
+        }
+        if let (Call::ObjClone, Ok((clone, _))) = (call, done)
+            && self.rng.one_in(2)
+        {
+            self.rig.call(actor, Call::ObjDelete, &[clone]).expect("its own");
         }
     }
 
@@ -280,8 +307,17 @@ impl Storm {
         }
     }
 
+    /// What the first task and the system pay for, and what all programs do.
+    fn charges(&mut self) -> [[u64; RESOURCE_LIST.len()]; 2] {
+        let ledger = &mut self.rig.server.ledger;
+        ledger.empty_all_hands();
+        let used = |account| RESOURCE_LIST.map(|resource| ledger.used(account, resource));
+        let (all, programs) = (used(AccountId::ROOT), used(self.programs));
+        [core::array::from_fn(|place| all[place] - programs[place]), programs]
+    }
+
     /// All programs end, and nothing is left of them.
-    fn over(&mut self, before: &[u64]) {
+    fn over(&mut self, before: [[u64; RESOURCE_LIST.len()]; 2]) {
         while !self.running.is_empty() {
             self.ends();
         }
@@ -291,8 +327,7 @@ impl Storm {
         self.rig.settle();
         self.rig.server.take_back(&mut self.rig.world);
         self.rig.check();
-        self.rig.server.ledger.empty_all_hands();
-        let server = &self.rig.server;
+        let [own, programs] = self.charges();
         let kept = [
             Resource::Blocks,
             Resource::Rows,
@@ -300,13 +335,23 @@ impl Storm {
             Resource::Bytes,
             Resource::Slots,
         ];
-        for (resource, before) in RESOURCE_LIST.into_iter().zip(before) {
-            let used = server.ledger.used(self.programs, resource);
+        for (place, resource) in RESOURCE_LIST.into_iter().enumerate() {
+            let was = before.map(|used| used[place]);
             assert!(
-                used <= *before || kept.contains(&resource),
-                "{used} of {resource:?} are left, and {before} were there"
+                own[place] <= was[0],
+                "{} of {resource:?} are charged to others, {} were",
+                own[place],
+                was[0]
+            );
+            let stays = kept.contains(&resource);
+            assert!(
+                stays || programs[place] <= was[1],
+                "{} of {resource:?} are left, {} were there",
+                programs[place],
+                was[1]
             );
         }
+        let server = &self.rig.server;
         let leaves: u64 = server.objects.iter().map(|(_, object)| object.leaves).sum();
         assert_eq!(leaves, 0, "page tables of objects are left");
     }
@@ -363,7 +408,7 @@ fn writes(rig: &mut Rig, actor: Actor, address: u64, value: u64) -> bool {
 fn programs_come_and_go_beside_a_small_cache() {
     seeds::run(SEEDS, |seed| {
         let mut storm = Storm::new(seed);
-        let before = RESOURCE_LIST.map(|resource| storm.rig.server.ledger.used(storm.programs, resource));
+        let before = storm.charges();
         for step in 0..STEPS {
             storm.step();
             if step % 64 == 0 {
@@ -374,7 +419,7 @@ fn programs_come_and_go_beside_a_small_cache() {
             }
         }
         assert!(storm.had > 1000, "few pages were had: {}", storm.had);
-        storm.over(&before);
+        storm.over(before);
         storm.all_is_there();
     });
 }

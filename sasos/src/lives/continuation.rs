@@ -155,9 +155,12 @@ pub enum Continuation {
 }
 
 impl Continuation {
-    /// Whether the call has done all it does, and only its result is waited for.
+    /// Whether the call has done all it does, or has failed for good, and only its result is waited for.
     pub(crate) const fn has_taken_effect(&self) -> bool {
-        matches!(self, Self::Durable { .. } | Self::Checkpoint(_) | Self::Cut { .. })
+        matches!(
+            self,
+            Self::Durable { .. } | Self::Checkpoint(_) | Self::Cut { .. } | Self::CloneFails { .. }
+        )
     }
 
     /// Whether the call may be begun anew after a power cut instead of being gone on with: it has changed nothing that is not derived.

@@ -307,9 +307,10 @@ impl Server {
             Outcome::Return(Err(error)) if !self.has_taken_effect(thread) => {
                 if self.ends_may_help(world, thread, 0, error) {
                     Some(Outcome::Again)
+                } else if self.checkpoint_may_help(world, thread, 0, error) {
+                    Some(Outcome::Block(Key::Checkpoint, None))
                 } else {
-                    let waits = self.checkpoint_may_help(world, thread, 0, error);
-                    waits.then_some(Outcome::Block(Key::Checkpoint, None))
+                    self.clone_is_given_up(thread, error).then_some(Outcome::Again)
                 }
             }
             _ => None,

@@ -10,7 +10,7 @@ use abi::{
     address::{PAGE, SLOT, pages_for, slot_of},
     call::arguments,
 };
-use kcore::{Leaf, PageEntry, SpaceId, wait::Key};
+use kcore::{Leaf, PageEntry, SpaceId, ThreadId, wait::Key};
 
 use crate::{
     Server, Step, Stop, World,
@@ -58,6 +58,11 @@ const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
+/// Whether what is missing may come, so that a clone stays as it is for another try.
+const fn may_be_helped(error: Error) -> bool {
+    matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull)
+}
+
 impl Server {
     /// `ObjClone`: source, extra bytes, password. Done in pieces: each page is as it is at some moment of the call.
     ///
@@ -75,11 +80,23 @@ impl Server {
         }
         let step = self.clone_piece(world, caller, arguments);
         if let Err(Stop::Fail(error)) = step
+            && !may_be_helped(error)
             && let Continuation::Clone { base, serial, .. } = self.threads.record(caller.thread).continuation
         {
             return self.clone_goes(world, caller, (base, serial), error);
         }
         step
+    }
+
+    /// Whether a call was making a clone, and fails for want of something that it was not helped to. The clone goes before the call is answered.
+    pub(crate) fn clone_is_given_up(&mut self, thread: ThreadId, error: Error) -> bool {
+        let Some(Continuation::Clone { base, serial, .. }) =
+            self.threads.find(thread).map(|record| record.continuation)
+        else {
+            return false;
+        };
+        self.threads.record(thread).continuation = Continuation::CloneFails { base, serial, error };
+        true
     }
 
     /// A piece of the end of a clone that could not be made whole. It stands on the kill list, so it goes in any case.
@@ -91,13 +108,9 @@ impl Server {
         error: Error,
     ) -> Step<(u64, u64)> {
         let goes_on = self.objects.find_serial(base, serial).is_some() && !self.object_ends(world, base);
-        let record = self.threads.record(caller.thread);
-        if goes_on {
-            record.continuation = Continuation::CloneFails { base, serial, error };
-            return Err(Stop::Again);
-        }
-        record.continuation = Continuation::None;
-        Err(error.into())
+        // Nothing is tried again for it, whatever there is by now.
+        self.threads.record(caller.thread).continuation = Continuation::CloneFails { base, serial, error };
+        Err(if goes_on { Stop::Again } else { error.into() })
     }
 
     fn clone_piece<W: World>(
@@ -304,11 +317,16 @@ impl Server {
             if before < at {
                 let pages = COST_SHARED_PAGE.times((at - before) / PAGE);
                 self.budget.spend(COST_SHARED.and(pages));
-                self.share_pages(world, source, clone, (before, at), usize::MAX)?;
+                let shared = self.share_pages(world, source, clone, (before, at), usize::MAX);
+                if let Err(stop) = shared {
+                    return Ok(Some((before, stop)));
+                }
             } else {
                 match self.limits_of_absent(world, source, at) {
                     Ok(Some(limits)) => {
-                        self.limit_absent(clone, (at - base) / PAGE, limits)?;
+                        if let Err(error) = self.limit_absent(clone, (at - base) / PAGE, limits) {
+                            return Ok(Some((at, error.into())));
+                        }
                         // The account of the source pays for what is noted there. If it cannot, it is found out again.
                         noted = self.objects.get(source).known.max(base) != at
                             || self.limit_absent(source, (at - base) / PAGE, limits).is_ok();
@@ -316,11 +334,12 @@ impl Server {
                     }
                     // It came at once: it is resident now, or the next look tells why not.
                     Ok(None) => {}
-                    Err(stop @ Stop::Wait(Key::Page(_))) => {
-                        self.read_ahead(world, source, at, end);
+                    Err(stop) => {
+                        if matches!(stop, Stop::Wait(Key::Page(_))) {
+                            self.read_ahead(world, source, at, end);
+                        }
                         return Ok(Some((at, stop)));
                     }
-                    Err(stop) => return Err(stop),
                 }
             }
             let object = self.objects.get_mut(source);

@@ -170,10 +170,12 @@ impl Rig {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
         let mut resumed = Resumed::First;
-        for _ in 0..TRIES {
+        for again in 0..TRIES {
             match self.event(actor, call, all, resumed) {
                 Outcome::Return(result) => return result,
                 Outcome::Block(..) => self.move_disk(),
+                // The server looks at its work now and then while threads run.
+                Outcome::Again if again % 64 == 63 => self.poll(),
                 Outcome::Again => {}
                 other => panic!("{call:?} ended with {other:?}"),
             }
