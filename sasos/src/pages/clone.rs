@@ -163,7 +163,7 @@ impl Server {
         // This comes only now: to find memory for page tables, pages of the source may have been taken back.
         asks |= self.is_asked_for(source);
         let shared = if asks {
-            self.share_found(world, source, clone, from)?
+            self.share_found(world, source, clone, from)
         } else {
             self.share_pages(world, source, clone, (from, self.clone_end(source, clone)), most)?
         };
@@ -202,7 +202,7 @@ impl Server {
         let shared = self.unbounded(|server| {
             server.make_leaves(world, source, clone)?;
             if server.is_asked_for(source) {
-                server.share_found(world, source, clone, 0)
+                Ok(server.share_found(world, source, clone, 0))
             } else {
                 server.share_pages(world, source, clone, (0, server.clone_end(source, clone)), usize::MAX)
             }
@@ -300,13 +300,13 @@ impl Server {
         source: ObjectId,
         clone: ObjectId,
         from: u64,
-    ) -> Step<Option<(u64, Stop)>> {
+    ) -> Option<(u64, Stop)> {
         let (base, end) = (self.objects.get(source).base(), self.clone_end(source, clone));
         let mut at = from.max(base);
         while at < end {
             let [of_source, of_clone] = [source, clone].map(|id| self.cost_of_limit(id));
             if !self.budget.allows(COST_FOUND.and(of_source).and(of_clone)) {
-                return Ok(Some((at, Stop::Again)));
+                return Some((at, Stop::Again));
             }
             self.budget.spend(COST_FOUND);
             let before = at;
@@ -319,13 +319,13 @@ impl Server {
                 self.budget.spend(COST_SHARED.and(pages));
                 let shared = self.share_pages(world, source, clone, (before, at), usize::MAX);
                 if let Err(stop) = shared {
-                    return Ok(Some((before, stop)));
+                    return Some((before, stop));
                 }
             } else {
                 match self.limits_of_absent(world, source, at) {
                     Ok(Some(limits)) => {
                         if let Err(error) = self.limit_absent(clone, (at - base) / PAGE, limits) {
-                            return Ok(Some((at, error.into())));
+                            return Some((at, error.into()));
                         }
                         // The account of the source pays for what is noted there. If it cannot, it is found out again.
                         noted = self.objects.get(source).known.max(base) != at
@@ -338,7 +338,7 @@ impl Server {
                         if matches!(stop, Stop::Wait(Key::Page(_))) {
                             self.read_ahead(world, source, at, end);
                         }
-                        return Ok(Some((at, stop)));
+                        return Some((at, stop));
                     }
                 }
             }
@@ -347,7 +347,7 @@ impl Server {
                 object.known = if at < object.end() { at } else { u64::MAX };
             }
         }
-        Ok(None)
+        None
     }
 
     /// Asks the disk for the next pages as well, up to `to`, so that it has enough to do. Each takes a frame: where memory is
