@@ -36,7 +36,7 @@ const PASSWORD: u64 = 9;
 /// Events of one thread until it has a page or is refused.
 const PATIENCE: u32 = 20_000;
 /// Page tables so few that a program may be refused one: upper ones of its domain, and what others have in hand.
-const FEW: u64 = 16;
+const FEW: u64 = 24;
 
 struct Program {
     actor: Actor,
@@ -83,7 +83,7 @@ impl Storm {
         }
         rig.checkpoint().expect("a checkpoint");
         let (mut rig, _) = rig.crash();
-        rig.world.kernel.hardware.heap_left = (8 + rng.below(40)) << 18;
+        rig.world.kernel.hardware.heap_left = (12 + rng.below(40)) << 18;
         let (_, programs) = rig.first_task();
         rig.server.price_calls(rng.below(Remote::<()>::CALL + 1));
         let mut limits = rig.server.ledger.limits(programs);
