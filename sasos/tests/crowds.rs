@@ -1,7 +1,7 @@
 //! Programs come and go beside a cache that is too small for what they read and write.
 //!
 //! Objects of an earlier start are the cache (decision 0186). In each storm programs with children read and write them page by page, keep objects of their own,
-//! delete some, and end at any moment, also in the middle of a read or of taking back. After some steps the server is checked; nobody may go without an answer for long;
+//! delete some, and end at any moment, also in the middle of a read or of taking back. In some storms the disk fails now and then. After some steps the server is checked; nobody may go without an answer for long;
 //! and when all have ended, nothing is left that they had, everything can be had by others, and the disk holds what was written.
 //!
 //! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
@@ -62,6 +62,9 @@ struct Storm {
     written: BTreeMap<u64, u64>,
     next: u64,
     had: u64,
+    /// Whether the disk fails now and then, and whether it did.
+    may_fail: bool,
+    has_failed: bool,
 }
 
 impl Storm {
@@ -85,6 +88,7 @@ impl Storm {
         let (mut rig, _) = rig.crash();
         rig.world.kernel.hardware.heap_left = (12 + rng.below(40)) << 18;
         let (_, programs) = rig.first_task();
+        let may_fail = rng.one_in(3);
         rig.server.price_calls(rng.below(Remote::<()>::CALL + 1));
         let mut limits = rig.server.ledger.limits(programs);
         let tables = rig.server.ledger.used(programs, Resource::Tables) + 300 + rng.below(800);
@@ -99,6 +103,8 @@ impl Storm {
             written,
             next: 1 << 20,
             had: 0,
+            may_fail,
+            has_failed: false,
         }
     }
 
@@ -185,7 +191,10 @@ impl Storm {
                 }
                 Some(false) => {
                     let left = self.rig.server.ledger.left(self.programs, Resource::Tables);
-                    assert!(left < FEW, "{address:#x} was refused, and {left} page tables are left");
+                    assert!(
+                        left < FEW || self.has_failed,
+                        "{address:#x} was refused, and {left} page tables are left"
+                    );
                     return;
                 }
             }
@@ -221,13 +230,34 @@ impl Storm {
             }
         } else if self.objects.len() > OBJECTS / 2 {
             let which = self.rng.below(self.objects.len() as u64) as usize;
-            let (base, slots) = self.objects[which];
-            if self.rig.call(actor, Call::ObjDelete, &[base]).is_ok() {
-                self.objects.swap_remove(which);
-                self.written
-                    .retain(|address, _| !(base..base + slots * SLOT).contains(address));
-            }
+            let (base, _) = self.objects[which];
+            let deleted = self.rig.call(actor, Call::ObjDelete, &[base]);
+            // What was left of it goes in pieces.
+            self.rig.settle();
+            assert!(deleted.is_err() || self.rig.server.objects.find(base).is_none());
+            self.looks_at(base);
         }
+    }
+
+    /// Looks what has become of an object behind a call that may have failed, before or after its effect.
+    fn looks_at(&mut self, base: u64) {
+        let which = self
+            .objects
+            .iter()
+            .position(|&(at, _)| at == base)
+            .expect("it was there");
+        let slots = self.objects[which].1;
+        let left = match self.rig.server.object_at(&self.rig.world, base) {
+            Ok(id) => self.rig.server.objects.get(id).slot_count(),
+            Err(_) => 0,
+        };
+        if left == 0 {
+            self.objects.swap_remove(which);
+        } else {
+            self.objects[which].1 = left;
+        }
+        let gone = base + left * SLOT..base + slots * SLOT;
+        self.written.retain(|address, _| !gone.contains(address));
     }
 
     /// A program copies pages from one object to another, cuts one short, has what it knows looked up anew, or changes limits, passwords and procedures.
@@ -277,10 +307,7 @@ impl Storm {
         // What a call that fails has copied or cut is not known.
         self.written.retain(|address, _| !(first..end).contains(address));
         let done = self.rig.call(actor, call, &arguments);
-        if let (Call::ObjResize, Ok(_), Some(cut)) = (call, done, self.objects.iter_mut().find(|(base, _)| *base == to))
-        {
-            cut.1 = arguments[1] / SLOT;
-        }
+        self.looks_at(to);
         if let (Call::ObjClone, Ok((clone, _))) = (call, done)
             && self.rng.one_in(2)
         {
@@ -295,6 +322,11 @@ impl Storm {
             0..4 if self.running.len() < PROGRAMS => self.begins(),
             4..6 => self.ends(),
             6 => self.keeps(),
+            7 if self.may_fail && self.rng.one_in(8) => {
+                let rate = *self.rng.pick(&[0, 0, 4, 20]);
+                self.rig.world.disk.set_failing(rate);
+                self.has_failed |= rate > 0;
+            }
             7 if self.rng.one_in(6) => {
                 self.rig.server.checkpoint_request(&mut self.rig.world);
             }
@@ -322,7 +354,10 @@ impl Storm {
             self.ends();
         }
         self.rig.server.finish_ends(&mut self.rig.world);
+        self.rig.world.disk.set_failing(0);
         self.rig.settle();
+        // One may tell of what has failed before.
+        let _ = self.rig.checkpoint();
         self.rig.checkpoint().expect("a checkpoint");
         self.rig.settle();
         self.rig.server.take_back(&mut self.rig.world);
@@ -360,10 +395,18 @@ impl Storm {
     fn all_is_there(self) {
         let Self { mut rig, written, .. } = self;
         for _ in 0..2 {
-            let owner = rig.actor(Apd::EMPTY);
             let bases: Vec<u64> = self.objects.iter().map(|&(base, _)| base).collect();
-            rig.gets(owner, &bases, PASSWORD);
+            let reader = |rig: &mut Rig| {
+                let reader = rig.actor(Apd::EMPTY);
+                rig.gets(reader, &bases, PASSWORD);
+                reader
+            };
+            let mut owner = reader(&mut rig);
             for (&address, &value) in &written {
+                if self.has_failed && !rig.has(owner, address, Access::Read) {
+                    // Whoever comes first is told of a read that has failed.
+                    owner = reader(&mut rig);
+                }
                 assert!(rig.has(owner, address, Access::Read), "{address:#x}");
                 assert_eq!(rig.load(owner.space, address), Ok(value), "{address:#x}");
             }
