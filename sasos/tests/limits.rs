@@ -655,3 +655,30 @@ fn what_a_kept_object_pays_for_its_record_and_limits_comes_back() {
         assert_eq!(round(&mut rig), first);
     }
 }
+
+/// A limit that cannot be noted leaves pages those that they had, also where they are not in memory.
+#[test]
+fn a_limit_that_is_refused_changes_no_other() {
+    let mut rig = Rig::new(80, 3000, 8192);
+    let actor = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[700 * PAGE, 0]).unwrap();
+    let limit = |rig: &mut Rig, page: u64| {
+        rig.call(
+            actor,
+            Call::PageLimit,
+            &[base + page * PAGE, 1, Rights::R.bits().into()],
+        )
+    };
+    limit(&mut rig, 5).unwrap();
+    rig.call(actor, Call::KeepObject, &[base]).unwrap();
+    let account = rig.server.tasks.get(actor.task).unwrap().account;
+    let mut limits = rig.server.ledger.limits(account);
+    let before = limits;
+    rig.server.ledger.empty_all_hands();
+    limits[Resource::Blocks as usize] = rig.server.ledger.used(account, Resource::Blocks);
+    rig.server.ledger.set_limits(account, limits);
+    assert_eq!(limit(&mut rig, 600), Err(Error::LimitReached));
+    rig.server.ledger.set_limits(account, before);
+    assert_eq!(rig.store(actor.space, base + 5 * PAGE, 1), Err(Error::Protection));
+    rig.check();
+}

@@ -3,8 +3,6 @@
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
 //! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
 
-use alloc::vec::Vec;
-
 use abi::{Error, address::slot_of};
 
 use store::Look;
@@ -282,9 +280,8 @@ impl Server {
             }
         }
         if is_unpaid && self.objects.get(id).limit_bytes > 0 {
-            // Limits of pages that are on the disk are found out again.
-            self.objects.get_mut(id).known = 0;
-            self.pager.idle.gains |= self.set_limits(id, Vec::new()).is_ok();
+            self.forget_limits(id);
+            self.pager.idle.gains = true;
         }
         let object = self.objects.get(id);
         let at = self.pager.idle.at.max(object.base());

@@ -220,13 +220,12 @@ impl Server {
                 end: first + range.count(),
                 limits,
             };
-            // From now on the store alone knows the limits of pages of a persistent object that are not resident.
-            let ranges = if persistent {
-                Vec::new()
+            if persistent {
+                self.forget_limits(range.id);
             } else {
-                limit_ranges(&object.absent_limits, change)?
-            };
-            self.set_limits(range.id, ranges)?;
+                let ranges = limit_ranges(&object.absent_limits, change)?;
+                self.set_limits(range.id, ranges)?;
+            }
         }
         let from = begun.unwrap_or(range.from).clamp(range.from, range.to);
         let left = Range { from, ..range };
@@ -328,6 +327,13 @@ impl Server {
         object.absent_limits = ranges;
         object.prepared.outdate();
         Ok(())
+    }
+
+    /// Forgets what was found out of pages of a kept object that are not resident: only the store knows their limits then, and is asked.
+    pub(crate) fn forget_limits(&mut self, id: ObjectId) {
+        self.objects.get_mut(id).known = 0;
+        let given_back = self.set_limits(id, Vec::new());
+        debug_assert!(given_back.is_ok(), "nothing more is charged");
     }
 
     /// Gives resident pages other limits, as far as the budget reaches. Tells where to go on.
