@@ -238,16 +238,21 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
     }
 
     /// Has the current thread do an operation again, as if it had been woken. It is next of its priority here, and runs
-    /// nowhere until then.
+    /// nowhere until then. Its slice goes on; when that is over, the thread comes behind the others of its priority.
     pub fn again(&mut self, operation: Option<Operation>) {
         let Some(index) = self.current() else { return };
         self.account();
+        let is_over = self.hardware.now_ns() >= self.processor.slice_ns + TIME_SLICE_NS;
+        self.processor.again_slice_ns = self.processor.slice_ns;
         self.processor.vacate();
         let thread = &mut self.threads.table[index as usize];
         thread.operation = operation;
         thread.resumed = Resumed::Woken;
         thread.state = State::Ready;
         thread.processor = self.processor.number;
+        if is_over && operation.is_some() {
+            return self.enqueue(index);
+        }
         let level = self.new_level(index);
         self.processor.queues.push_front(&mut self.links, index, level);
         self.processor.again = if operation.is_some() { index } else { NONE };

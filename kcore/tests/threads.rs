@@ -249,6 +249,29 @@ fn a_slice_ends_only_for_an_equal_and_at_once_for_a_better() {
     assert_ne!(Some(low), next(&mut kernel), "higher priorities keep the processor");
 }
 
+/// One long call after the other, each made again in pieces that are shorter than a slice, keeps nobody of the same priority waiting.
+#[test]
+fn a_slice_goes_on_through_calls_that_are_made_again() {
+    let mut kernel = kernel(20);
+    let space = kernel.space_create().expect("space");
+    let [busy, equal] = [0; 2].map(|_| spawn(&mut kernel, space, 2));
+    let operation = Operation::called(9, [0; 6]);
+    let mut pieces = 0;
+    loop {
+        kernel.hardware.now_ns += TIME_SLICE_NS / 8;
+        let index = kernel.schedule().expect("one runs");
+        if kernel.thread(index).id == equal {
+            break;
+        }
+        assert_eq!(kernel.thread(index).id, busy);
+        let operation = kernel.take_operation(index).unwrap_or(operation);
+        kernel.again(Some(operation));
+        pieces += 1;
+        assert!(pieces < 20, "the slice has no end");
+    }
+    assert!(pieces >= 7, "the slice has {pieces} pieces");
+}
+
 #[test]
 fn identifiers_are_never_used_twice() {
     let mut kernel = kernel(20);

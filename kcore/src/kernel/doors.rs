@@ -102,11 +102,15 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         Some(thread)
     }
 
-    /// The operation that a thread is to do again.
+    /// The operation that a thread is to do again. The slice goes on in which it did it before, or a thread with one long call after the other would have
+    /// no end of it.
     #[inline(always)]
     pub fn take_operation(&mut self, index: u32) -> Option<Operation> {
         if self.processor.again == index {
             self.processor.again = NONE;
+            if self.processor.current == index {
+                self.processor.slice_ns = self.processor.again_slice_ns;
+            }
         }
         self.threads.table[index as usize].operation.take()
     }

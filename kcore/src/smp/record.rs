@@ -44,6 +44,8 @@ pub struct Processor {
     pub(crate) called: bool,
     /// Index of the thread that is to do its operation again here next, or [`NONE`].
     pub(crate) again: u32,
+    /// When the slice began in which that one did it last.
+    pub(crate) again_slice_ns: u64,
     /// Whether it has started at all.
     pub(crate) runs: bool,
     pub(crate) queues: RunQueues,
@@ -77,6 +79,7 @@ impl Processor {
             unit: NONE,
             called: false,
             again: NONE,
+            again_slice_ns: 0,
             runs: true,
             queues: RunQueues::EMPTY,
         }
