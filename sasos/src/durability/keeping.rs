@@ -171,6 +171,7 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     fn pay_prepared(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
+        self.programs_take_over(id)?;
         let object = self.objects.get(id);
         let (payer, bytes) = (object.account, limits * NOTED_BYTES);
         self.ledger.take(payer, Resource::Bytes, bytes)?;

@@ -129,6 +129,11 @@ impl Server {
         let source = self.object_at(world, source)?;
         let source_serial = self.objects.get(source).serial;
         let begun = self.threads.record(caller.thread).continuation;
+        // A clone that was made without the limits of absent pages asks for them, though somebody may find out all of them before its next piece.
+        let mut asks = match begun {
+            Continuation::Clone { asks, .. } => asks,
+            _ => self.is_asked_for(source),
+        };
         let (clone, from) = if let Continuation::Clone { source: of, from, .. } = begun {
             if of != source_serial {
                 return Err(Error::BadAddress.into());
@@ -142,7 +147,6 @@ impl Server {
         };
         let object = self.objects.get(clone);
         let (base, serial) = (object.base(), object.serial);
-        let mut asks = matches!(begun, Continuation::Clone { asks: true, .. });
         let at = |from, asks| Continuation::Clone {
             base,
             serial,
