@@ -486,7 +486,7 @@ fn who_had_most_of_the_cache_may_be_gone() {
     rig.check();
 }
 
-/// What a program has changed of others' objects is paid by all programs, however it changes them: nothing else bounds it.
+/// All programs pay for each kind of change that a program makes to an object of others: nothing else bounds it.
 #[test]
 fn whatever_a_program_changes_is_paid_by_programs() {
     let writes = |rig: &mut Rig, actor, base| rig.has(actor, base + 7 * PAGE, Access::Write);

@@ -1,8 +1,8 @@
 //! Programs come and go beside a cache that is too small for what they read and write.
 //!
 //! Objects of an earlier start are the cache (decision 0186). In each storm programs with children read and write them page by page, keep objects of their own,
-//! delete some, and end at any moment, also in the middle of a read or of taking back. In some storms the disk fails now and then. After some steps the server is checked; nobody may go without an answer for long;
-//! and when all have ended, nothing is left that they had, everything can be had by others, and the disk holds what was written.
+//! delete some, and end at any moment, also in the middle of a read or of taking back. In some storms the disk fails now and then. After some steps the server is
+//! checked; nobody may go without an answer for long; and when all have ended, nothing is left that they had, everything can be had by others, and the disk holds what was written.
 //!
 //! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
 
@@ -58,7 +58,7 @@ struct Storm {
     /// Bases and slots of the objects there are.
     objects: Vec<(u64, u64)>,
     running: Vec<Program>,
-    /// What was written last at the beginning of each slot.
+    /// The last value that was written at the beginning of each slot.
     written: BTreeMap<u64, u64>,
     next: u64,
     had: u64,
@@ -232,7 +232,7 @@ impl Storm {
             let which = self.rng.below(self.objects.len() as u64) as usize;
             let (base, _) = self.objects[which];
             let deleted = self.rig.call(actor, Call::ObjDelete, &[base]);
-            // What was left of it goes in pieces.
+            // Its pages go in pieces.
             self.rig.settle();
             assert!(deleted.is_err() || self.rig.server.objects.find(base).is_none());
             self.looks_at(base);
@@ -304,7 +304,7 @@ impl Storm {
             }
             _ => (Call::ApdFlush, [0; 5], end),
         };
-        // What a call that fails has copied or cut is not known.
+        // A call that fails may have copied or cut a part.
         self.written.retain(|address, _| !(first..end).contains(address));
         let done = self.rig.call(actor, call, &arguments);
         self.looks_at(to);
@@ -339,7 +339,7 @@ impl Storm {
         }
     }
 
-    /// What the first task and the system pay for, and what all programs do.
+    /// The charges of the first task with the system, and those of all programs.
     fn charges(&mut self) -> [[u64; RESOURCE_LIST.len()]; 2] {
         let ledger = &mut self.rig.server.ledger;
         ledger.empty_all_hands();
@@ -404,7 +404,7 @@ impl Storm {
             let mut owner = reader(&mut rig);
             for (&address, &value) in &written {
                 if self.has_failed && !rig.has(owner, address, Access::Read) {
-                    // Whoever comes first is told of a read that has failed.
+                    // A read that has failed is told once, to the first reader.
                     owner = reader(&mut rig);
                 }
                 assert!(rig.has(owner, address, Access::Read), "{address:#x}");

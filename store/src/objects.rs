@@ -488,7 +488,7 @@ impl Store {
         };
         let (_, levels) = self.shape(base, pages);
         let edge = self.pending.edge_of(base, page, levels);
-        self.room_for_change(u64::from(levels + edge) + POOL)?;
+        self.room_for_growth(u64::from(levels + edge))?;
         let noted = self.change(base, ONE_LIMIT, |changes| {
             changes.limit(page, flags)?;
             changes.add_cost(1, pages, levels, edge);
@@ -497,6 +497,12 @@ impl Store {
         noted.map_err(|NoHeap| NoRoom::Memory)
     }
 
+    /// Whether so many nodes may be written for what leaves the pool alone.
+    pub(crate) fn room_for_growth(&self, nodes: u64) -> Result<(), NoRoom> {
+        self.has_room(nodes).then_some(()).ok_or(NoRoom::Disk)
+    }
+
+    /// Whether so many nodes may be written, if need be from the pool.
     pub(crate) fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
         if self.allocation.free_blocks() >= self.needed() + nodes {
             Ok(())

@@ -5,7 +5,6 @@
 use crate::event::{NoRoom, PageFlags};
 use crate::heap::NoHeap;
 use crate::pending::{Entries, MapChanges};
-use crate::space::POOL;
 use crate::store::Store;
 
 /// Limits that are forgotten in one piece.
@@ -19,7 +18,7 @@ impl Store {
     pub fn prepare_limit(&mut self, base: u64, pages: u64, page: u64, flags: PageFlags) -> Result<(), NoRoom> {
         let (_, levels) = self.shape(base, pages);
         let edge = self.prepared.edge_of(base, page, levels);
-        self.room_for_change(u64::from(levels + edge) + POOL)?;
+        self.room_for_growth(u64::from(levels + edge))?;
         let noted = self.change_prepared(base, |changes| {
             changes.expect(Entries { zeroed: 0, flags: 1 })?;
             changes.limit(page, flags)?;

@@ -135,29 +135,45 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn pay_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
-        if bytes > 0 {
-            self.programs_take_over(id)?;
-        }
+        self.pay(id, [Resource::Bytes, Resource::Rows], bytes)?;
         let object = self.objects.get_mut(id);
-        let payer = object.account;
-        self.ledger.take(payer, Resource::Bytes, bytes)?;
-        if object.is_persistent() {
-            let paid = self.ledger.take(payer, Resource::Rows, bytes);
-            paid.inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))?;
-            object.rows += bytes;
-        }
         object.bytes += bytes;
+        object.rows += if object.is_persistent() { bytes } else { 0 };
         Ok(())
     }
 
     /// Gives back what was charged so.
     pub(crate) fn refund_bytes(&mut self, id: ObjectId, bytes: u64) {
+        self.refund(id, [Resource::Bytes, Resource::Rows], bytes);
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
-        self.ledger.give(object.account, Resource::Bytes, bytes);
+        object.rows -= if object.is_persistent() { bytes } else { 0 };
+    }
+
+    /// Charges something that an object takes further, by a second name, too, if it is kept. If a program takes it for an object of others, all programs pay for that from then on.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]: nothing is charged.
+    pub(crate) fn pay(&mut self, id: ObjectId, [any, kept]: [Resource; 2], amount: u64) -> Result<(), Error> {
+        if amount > 0 {
+            self.programs_take_over(id)?;
+        }
+        let object = self.objects.get(id);
+        let payer = object.account;
+        self.ledger.take(payer, any, amount)?;
         if object.is_persistent() {
-            object.rows -= bytes;
-            self.ledger.give(object.account, Resource::Rows, bytes);
+            let paid = self.ledger.take(payer, kept, amount);
+            return paid.inspect_err(|_| self.ledger.give(payer, any, amount));
+        }
+        Ok(())
+    }
+
+    /// Gives back what was charged so.
+    pub(crate) fn refund(&mut self, id: ObjectId, [any, kept]: [Resource; 2], amount: u64) {
+        let object = self.objects.get(id);
+        self.ledger.give(object.account, any, amount);
+        if object.is_persistent() {
+            self.ledger.give(object.account, kept, amount);
         }
     }
 

@@ -28,6 +28,9 @@ use crate::{
     protection::withdraw::FEW,
 };
 
+/// The names by which slots are charged, and those of a kept object once more.
+const SLOTS: [Resource; 2] = [Resource::Slots, Resource::Kept];
+
 /// The rest of an object that was cut short, behind its end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
@@ -174,10 +177,10 @@ impl Server {
         if more > 0 && !self.addresses.extend(first + count, more) {
             return Err(Error::CannotGrow.into());
         }
-        let charged = self.charge_slots(id, more);
+        let charged = self.pay(id, SLOTS, more);
         let changed = charged.and_then(|()| {
             self.change_pages(world, id, pages)
-                .inspect_err(|_| self.refund_slots(id, more))
+                .inspect_err(|_| self.refund(id, SLOTS, more))
         });
         if let Err(error) = changed {
             if more > 0 {
@@ -188,30 +191,6 @@ impl Server {
             return Err(error.into());
         }
         Ok(())
-    }
-
-    /// Charges slots by which an object grows. Those of a kept object count twice ([`Resource::Kept`]).
-    fn charge_slots(&mut self, id: ObjectId, more: u64) -> Result<(), Error> {
-        if more > 0 {
-            self.programs_take_over(id)?;
-        }
-        let object = self.objects.get(id);
-        let payer = object.account;
-        self.ledger.take(payer, Resource::Slots, more)?;
-        if object.is_persistent() {
-            let kept = self.ledger.take(payer, Resource::Kept, more);
-            return kept.inspect_err(|_| self.ledger.give(payer, Resource::Slots, more));
-        }
-        Ok(())
-    }
-
-    /// Takes that back.
-    fn refund_slots(&mut self, id: ObjectId, count: u64) {
-        let object = self.objects.get(id);
-        self.ledger.give(object.account, Resource::Slots, count);
-        if object.is_persistent() {
-            self.ledger.give(object.account, Resource::Kept, count);
-        }
     }
 
     /// Cuts an object that has nothing behind its end, and leaves what it has behind the new one to the pieces.
@@ -238,7 +217,7 @@ impl Server {
             // An entry point may have gone.
             self.calls_into_stale(world, base);
         }
-        self.refund_slots(id, gone);
+        self.refund(id, SLOTS, gone);
         Ok(())
     }
 

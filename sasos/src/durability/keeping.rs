@@ -171,14 +171,11 @@ impl Server {
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     fn pay_prepared(&mut self, id: ObjectId, limits: u64) -> Result<(), Error> {
-        self.programs_take_over(id)?;
-        let object = self.objects.get(id);
-        let (payer, bytes) = (object.account, limits * NOTED_BYTES);
-        self.ledger.take(payer, Resource::Bytes, bytes)?;
+        let bytes = limits * NOTED_BYTES;
+        self.pay_bytes(id, bytes)?;
         let paid = self.pay_map(id, limits);
-        paid.inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))?;
+        paid.inspect_err(|_| self.refund_bytes(id, bytes))?;
         let object = self.objects.get_mut(id);
-        object.bytes += bytes;
         object.prepared_bytes = bytes;
         object.prepared = Prepared::Until(0);
         Ok(())
@@ -189,8 +186,7 @@ impl Server {
         let object = self.objects.get_mut(id);
         object.prepared = Prepared::No;
         let bytes = core::mem::take(&mut object.prepared_bytes);
-        object.bytes -= bytes;
-        self.ledger.give(object.account, Resource::Bytes, bytes);
+        self.refund_bytes(id, bytes);
     }
 
     /// Has the store forget the limits that it was told, as far as the budget reaches; tells whether those were all.

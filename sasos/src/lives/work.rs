@@ -65,6 +65,11 @@ pub(crate) enum Work {
     Idle,
 }
 
+/// Whether a call that fails so is tried again, if what it lacks may come.
+pub(crate) const fn may_be_helped(error: Error) -> bool {
+    matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull)
+}
+
 /// The result of a piece.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
@@ -164,6 +169,7 @@ impl WorkList {
     /// Gives room back: the item that it was asked for will not be entered any more.
     pub(crate) fn release(&mut self) {
         self.promised -= 1;
+        self.items.release(self.count() + self.promised);
     }
 
     fn put(&mut self, turn: u64, item: Item) {
@@ -256,9 +262,7 @@ impl Server {
     /// Whether a call has left something to be done behind it, or fails and may not have to.
     #[inline(always)]
     pub(crate) fn has_work_behind(&self, outcome: &Outcome) -> bool {
-        let lacks = |error: &Error| {
-            matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull) || !self.work.is_empty()
-        };
+        let lacks = |error: &Error| may_be_helped(*error) || !self.work.is_empty();
         self.work.fresh || matches!(outcome, Outcome::Return(Err(error)) if lacks(error))
     }
 
@@ -435,5 +439,21 @@ impl Server {
         let done = act(self);
         self.budget.begin(left);
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Room for the ends of many tasks and callees goes back when they are gone: nobody pays for it.
+    #[test]
+    fn room_for_items_goes_with_what_it_was_for() {
+        const MANY: usize = 2000;
+        let mut work = WorkList::default();
+        (0..MANY).for_each(|_| work.promise().expect("room"));
+        assert!(work.items.room() >= MANY);
+        (0..MANY).for_each(|_| work.release());
+        assert!(work.items.room() < MANY / 4, "{}", work.items.room());
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     lives::continuation::Continuation,
     lives::task::TaskId,
     lives::thread::Caller,
+    lives::work::may_be_helped,
     pages::page::limit_ranges,
     pages::pager::{FRAME_RESERVE, absent_limits, index_of},
     pages::slots::PageBits,
@@ -58,11 +59,6 @@ const READ_AHEAD: u64 = 64;
 /// Ranges of limits that an object may have for pages that are not resident.
 pub const LIMIT_RANGES_MAX: usize = 64;
 
-/// Whether what is missing may come, so that a clone stays as it is for another try.
-const fn may_be_helped(error: Error) -> bool {
-    matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull)
-}
-
 impl Server {
     /// `ObjClone`: source, extra bytes, password. Done in pieces: each page is as it is at some moment of the call.
     ///
@@ -79,6 +75,7 @@ impl Server {
             return self.clone_goes(world, caller, (base, serial), error);
         }
         let step = self.clone_piece(world, caller, arguments);
+        // Where what is missing may come, the clone stays as it is for another try.
         if let Err(Stop::Fail(error)) = step
             && !may_be_helped(error)
             && let Continuation::Clone { base, serial, .. } = self.threads.record(caller.thread).continuation

@@ -214,10 +214,6 @@ impl Server {
             clist,
         } = change;
         let (before, after) = (record_bytes(&self.objects.get(id).record), record_bytes(&record));
-        if after > before {
-            self.programs_take_over(id)?;
-            record.account = self.objects.get(id).record.account;
-        }
         let was_row = self.objects.get(id).is_persistent();
         // A row has a copy of the record.
         let copies = if was_row { 2 } else { 1 };
@@ -226,6 +222,7 @@ impl Server {
             copies * before.saturating_sub(after),
         );
         self.pay_bytes(id, more)?;
+        record.account = self.objects.get(id).record.account;
         let named = self.names.add(clist);
         let put = named.and_then(|()| {
             let put = if was_row {
