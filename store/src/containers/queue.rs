@@ -59,6 +59,18 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Puts one before all others, where there is [room](Queue::reserve).
+    pub fn push_front_reserved(&mut self, value: T) {
+        if self.parts.front().is_none_or(|part| part.len() == PART) {
+            let Some(part) = self.spare_part() else { return };
+            self.parts.push_front(part);
+        }
+        if let Some(part) = self.parts.front_mut() {
+            part.push_front(value);
+            self.count += 1;
+        }
+    }
+
     fn spare_part(&mut self) -> Option<VecDeque<T>> {
         let part = self.spare.pop();
         debug_assert!(part.is_some(), "room was made");
@@ -133,8 +145,13 @@ mod tests {
             if grows {
                 queue.reserve(model.len() + 1)?;
                 let before = queue.parts.len() + queue.spare.len();
-                queue.push_reserved(step);
-                model.push_back(step);
+                if state >> 62 == 0 {
+                    queue.push_front_reserved(step);
+                    model.push_front(step);
+                } else {
+                    queue.push_reserved(step);
+                    model.push_back(step);
+                }
                 assert_eq!(queue.parts.len() + queue.spare.len(), before);
             } else if state >> 62 == 0 {
                 assert_eq!(queue.pop_last(), model.pop_back());
@@ -154,9 +171,13 @@ mod tests {
             let mut queue = Queue::default();
             queue.reserve(entries)?;
             (0..entries).for_each(|entry| queue.push_reserved(entry));
-            for _ in 0..3 * entries {
+            for turn in 0..3 * entries {
                 let entry = queue.pop().ok_or(Error::NoMemory)?;
-                queue.push_reserved(entry);
+                if turn % 3 == 0 {
+                    queue.push_front_reserved(entry);
+                } else {
+                    queue.push_reserved(entry);
+                }
                 assert_eq!(queue.iter().count(), entries);
             }
         }
