@@ -48,6 +48,8 @@ impl Fuzz {
         let mut system = System::boot_with(seed, 1500 + (seed as u32 % 4) * 1000, 2000 + seed % 3 * 3000);
         // From the price within the kernel to that outside.
         system.server.price_calls(seed * 67 % (PRICES[1] + 1));
+        // In half of the runs others call between any two pieces of what takes long.
+        system.slow = (seed % 2 == 1).then(|| Rng::new(seed));
         let first = system.first;
         let (password, _) = system
             .call(first, Call::ObjPasswd, &[FIRST_PROGRAM, 0, Rights::RX.bits().into()])
@@ -296,6 +298,9 @@ impl Fuzz {
 
     fn step(&mut self) {
         self.system.late.clear();
+        if self.system.slow.is_some() {
+            self.system.pump();
+        }
         let mut able = self.able();
         self.keep_services();
         if able.len() < CROWD {
@@ -415,6 +420,8 @@ impl Fuzz {
             }
         }
         self.system.pass(2_000_000_000);
+        self.system.slow = None;
+        self.system.pump();
     }
 }
 

@@ -73,6 +73,8 @@ pub struct System {
     parked: BTreeSet<ThreadId>,
     /// The place of the thread that had the processor last while another one waited.
     turn: usize,
+    /// If there is one, long work and calls that go on in pieces do few of them at a time, in an order that it chooses.
+    pub slow: Option<Rng>,
 }
 
 impl System {
@@ -102,6 +104,7 @@ impl System {
             late: BTreeMap::new(),
             parked: BTreeSet::new(),
             turn: 0,
+            slow: None,
         }
     }
 
@@ -261,37 +264,56 @@ impl System {
         panic!("work does not come to its end");
     }
 
-    /// Does again what woken threads were parked with.
+    /// Does again what woken threads were parked with: all of it, or a few pieces where they come slowly.
     pub fn pump(&mut self) {
+        if let Some(mut slow) = self.slow.take() {
+            for _ in 0..slow.below(4) {
+                let waiting = self.woken();
+                if waiting.is_empty() {
+                    break;
+                }
+                self.goes_on(*slow.pick(&waiting));
+            }
+            self.slow = Some(slow);
+            return;
+        }
         let mut last = None;
         for again in 0.. {
             assert!(again < PIECES_MOST, "a call is made again and again: {last:?}");
             self.finish_work();
-            let table = &self.platform.kernel.threads().table;
-            let Some(thread) = table
-                .iter()
-                .find(|thread| thread.state == State::Ready && thread.operation.is_some())
-            else {
-                return;
-            };
-            let (id, resumed) = (thread.id, thread.resumed);
-            self.run(id);
-            let Some(operation) = self.platform.kernel.threads_mut().table[id.index()].operation.take() else {
-                continue;
-            };
-            last = Some((id, operation));
-            let event = Event::Call {
-                thread: id,
-                number: operation.number,
-                arguments: operation.arguments,
-                resumed,
-            };
-            let outcome = self.server.handle(&mut self.platform, event);
-            let answer = self.settle(outcome, Some(operation));
-            if answer != Answer::Blocked {
-                self.late.insert(id, answer);
-            }
+            let Some(&thread) = self.woken().first() else { return };
+            last = self.goes_on(thread).or(last);
         }
+    }
+
+    /// Threads that can run and are in the middle of a call.
+    fn woken(&self) -> Vec<ThreadId> {
+        let table = &self.platform.kernel.threads().table;
+        let woken = table
+            .iter()
+            .filter(|thread| thread.state == State::Ready && thread.operation.is_some());
+        woken.map(|thread| thread.id).collect()
+    }
+
+    /// A thread does its call again; which one that is, if it still has one when it runs.
+    fn goes_on(&mut self, thread: ThreadId) -> Option<Operation> {
+        let resumed = self.platform.kernel.threads().table[thread.index()].resumed;
+        self.run(thread);
+        let operation = self.platform.kernel.threads_mut().table[thread.index()]
+            .operation
+            .take()?;
+        let event = Event::Call {
+            thread,
+            number: operation.number,
+            arguments: operation.arguments,
+            resumed,
+        };
+        let outcome = self.server.handle(&mut self.platform, event);
+        let answer = self.settle(outcome, Some(operation));
+        if answer != Answer::Blocked {
+            self.late.insert(thread, answer);
+        }
+        Some(operation)
     }
 
     /// The disk moves by one completion, and the server looks.
