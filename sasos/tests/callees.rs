@@ -11,7 +11,7 @@ use common::{Actor, Order, Rig};
 use kcore::{Machine, thread::Resumed};
 use sasos::{
     Access, Event, Outcome,
-    accounts::{AccountId, Resource, limits},
+    accounts::{AccountId, Resource, UNLIMITED, limits},
     protection::apd::Apd,
 };
 
@@ -389,5 +389,45 @@ fn a_callee_in_the_place_of_another_one_forgets_with_its_caller() {
         let touched = rig.touch(space, shared, Access::Read);
         assert_eq!(touched.map(drop), Err(Error::Protection));
     }
+    rig.check();
+}
+
+/// Callees that clients make are no reason for the ends of the service's own children to wait.
+#[test]
+fn callees_of_a_service_are_not_before_its_children() {
+    const MANY: u64 = 200;
+    let mut rig = Rig::new(33, 20_000, 4096);
+    let (_, programs) = rig.first_task();
+    let service = rig.actor_in(programs, UNLIMITED);
+    let base = rig.service(service, 9);
+    let account = rig.server.tasks.get(service.task).expect("it lives").account;
+    let child = rig.actor_in(account, UNLIMITED);
+    for _ in 0..30 {
+        rig.call(child, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    }
+    let client = rig.actor_in(programs, UNLIMITED);
+    rig.gets(client, &[base], 9);
+    let (shown, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    for _ in 0..MANY {
+        // Each list of Clists is a callee of its own, which the service pays for.
+        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        rig.write_clist(client.space, list, &[], Order::Any);
+        for (place, word) in [1, 0, list].into_iter().enumerate() {
+            rig.store(client.space, shown + 8 * place as u64, word)
+                .expect("its own");
+        }
+        rig.enters(client, base, shown).expect("it is inside");
+        rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+    }
+    let before = rig.server.callees.count();
+    assert!(before >= MANY as usize);
+    rig.call(service, Call::ObjPasswd, &[base, 9, 0]).expect("its own");
+    rig.server.task_kill(child.task, 1);
+    while rig.server.tasks.get(child.task).is_some() {
+        rig.poll();
+    }
+    let left = rig.server.callees.count();
+    assert!(left > before / 2, "{left} of {before} are left");
+    rig.settle();
     rig.check();
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, SLOT},
-    layout::Capability,
+    layout::{Capability, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Order, Rig};
 use kcore::{Hardware, Machine, outside::Remote};
@@ -273,7 +273,7 @@ impl Storm {
         let end = to + slots * SLOT;
         // Nothing is written there, nor at the entry point.
         let (aside, entry) = (to + (1 + 2 * self.rng.below(200)) * PAGE, end - PAGE);
-        let (call, arguments, first) = match self.rng.below(7) {
+        let (call, arguments, first) = match self.rng.below(11) {
             0 if from != to => {
                 let most = some.min(slots).min(8);
                 let pages = (1 + self.rng.below(most)) * SLOT / PAGE;
@@ -302,6 +302,22 @@ impl Storm {
                 }
                 (Call::ObjCrePdx, [to, 200 + self.rng.below(3), 0, list, 1], end)
             }
+            6 => {
+                let how = *self.rng.pick(&[UNMAP_ZERO, UNMAP_REPLACE]);
+                let at = to + self.rng.below(slots) * SLOT;
+                let pages = (1 + self.rng.below(1000)).min((end - at) / PAGE);
+                (Call::PageUnMap, [at, pages, how, 0, 0], to)
+            }
+            7 if slots < 3000 => {
+                let more = 1 + self.rng.below(200);
+                (Call::ObjResize, [to, (slots + more) * SLOT, 0, 0, 0], end)
+            }
+            8 => (
+                Call::PageFlush,
+                [to, self.rng.below(some.min(slots)) * SLOT / PAGE, 0, 0, 0],
+                end,
+            ),
+            9 => return self.keeps_limited(actor),
             _ => (Call::ApdFlush, [0; 5], end),
         };
         // A call that fails may have copied or cut a part.
@@ -312,6 +328,35 @@ impl Storm {
             && self.rng.one_in(2)
         {
             self.rig.call(actor, Call::ObjDelete, &[clone]).expect("its own");
+        }
+    }
+
+    /// A program limits pages of a new object that are not there, and keeps it.
+    fn keeps_limited(&mut self, actor: Actor) {
+        let slots = 1 + self.rng.below(20);
+        let Ok((base, _)) = self.rig.call(actor, Call::ObjCreate, &[slots * SLOT, PASSWORD]) else {
+            return;
+        };
+        for _ in 0..self.rng.below(12) {
+            // Nothing is written there.
+            let at = base + self.rng.below(slots) * SLOT + (1 + self.rng.below(500)) * PAGE;
+            let pages = 1 + self.rng.below(8);
+            let limited = self
+                .rig
+                .call(actor, Call::PageLimit, &[at, pages, Rights::R.bits().into()]);
+            if limited.is_err() {
+                break;
+            }
+        }
+        if self.rig.call(actor, Call::KeepObject, &[base]).is_ok() {
+            let listed = self.objects.len() < 2 * OBJECTS && self.rng.one_in(2);
+            if listed {
+                self.objects.push((base, slots));
+            } else {
+                // It may fail on a disk that fails, or for want of memory.
+                let _ = self.rig.call(actor, Call::ObjDelete, &[base]);
+                self.rig.settle();
+            }
         }
     }
 

@@ -143,8 +143,8 @@ struct Record {
     used: Amounts,
     /// Its part of the dirty pages, if it is a program's.
     part: Part,
-    /// The last turn of the list of work that it has something in, if it is a program's.
-    turn: u64,
+    /// The last turns of the list of work that it has something in, if it is a program's: a callee, and something else.
+    turns: [u64; 2],
     /// Its program's part of the cache. Nobody is charged for it by name, and the record stays as long as there is some.
     cached: Cached,
 }
@@ -176,7 +176,7 @@ impl Ledger {
             limits: UNLIMITED,
             used: [0; RESOURCES],
             part: Part::default(),
-            turn: 0,
+            turns: [0; 2],
             cached: Cached::default(),
         });
         Self {
@@ -206,7 +206,7 @@ impl Ledger {
             limits,
             used: [0; RESOURCES],
             part: Part::default(),
-            turn: 0,
+            turns: [0; 2],
             cached: Cached::default(),
         };
         let Some((place, mut record)) = self.vacant_place(record) else {
@@ -259,11 +259,11 @@ impl Ledger {
         }
     }
 
-    /// The turn of something more that a program has to have done: it has one thing in each, from the turn `now` on.
-    pub(crate) fn next_turn(&mut self, program: AccountId, now: u64) -> u64 {
-        let record = self.record_mut(program);
-        record.turn = now.max(record.turn + 1);
-        record.turn
+    /// The turn of something more that a program has to have done: it has one callee and one other thing in each, from the turn `now` on.
+    pub(crate) fn next_turn(&mut self, program: AccountId, is_callee: bool, now: u64) -> u64 {
+        let turn = &mut self.record_mut(program).turns[usize::from(is_callee)];
+        *turn = now.max(*turn + 1);
+        *turn
     }
 
     /// A program's part of the cache.

@@ -107,6 +107,7 @@ impl Server {
                 if is_idle {
                     self.work_on(world);
                 }
+                self.work.give_back();
                 self.objects.give_back();
                 self.ledger.give_back();
                 self.store.give_heap_back();

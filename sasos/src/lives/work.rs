@@ -4,7 +4,7 @@
 //! ([`crate::Stop::Again`]), with its place in its continuation. Work that nobody comes again for, because its thread has ended or because it
 //! has no thread, stands in the list here: tasks that were killed or have ended, domains of procedures that end, rights that
 //! are being withdrawn. Each does a piece, then the next one has its turn: one item of each program in a turn, so that neither large work nor much of it
-//! keeps back what others wait for (decision 0191). The
+//! keeps back what others wait for (decision 0191); a callee has turns of its own. The
 //! event that enters something does the first piece with what it has left, and that is mostly all; [`crate::Event::Poll`] does
 //! the others.
 //!
@@ -166,9 +166,13 @@ impl WorkList {
         self.items.reserve(self.count() + self.promised + 1)
     }
 
-    /// Gives room back: the item that it was asked for will not be entered any more.
-    pub(crate) fn release(&mut self) {
+    /// The item that room was promised for will not be entered any more.
+    pub(crate) const fn release(&mut self) {
         self.promised -= 1;
+    }
+
+    /// Gives some of the room back that is neither in use nor promised.
+    pub(crate) fn give_back(&mut self) {
         self.items.release(self.count() + self.promised);
     }
 
@@ -207,9 +211,17 @@ impl Server {
             work,
             program: self.ledger.number(program),
         };
-        self.work.put(self.ledger.next_turn(program, self.work.turn), item);
+        self.put_item(program, self.work.turn, item);
         self.work.idles |= work == Work::Idle;
         self.work.fresh = true;
+    }
+
+    /// Puts an item into the next turn of its program, from the turn `now` on. Callees have turns of their own: clients make them, and the service that pays for them
+    /// would have all its ends behind them.
+    fn put_item(&mut self, program: AccountId, now: u64, item: Item) {
+        let is_callee = matches!(item.work, Work::Callee(_));
+        let turn = self.ledger.next_turn(program, is_callee, now);
+        self.work.put(turn, item);
     }
 
     /// Enters another one, of which the event under way does nothing more.
@@ -249,7 +261,7 @@ impl Server {
                     self.work.put_back(place, item);
                 } else {
                     let program = self.ledger.find(item.program);
-                    self.work.put(self.ledger.next_turn(program, place.0), item);
+                    self.put_item(program, place.0, item);
                 }
             } else if item.work == Work::Idle {
                 self.work.idles = false;
@@ -454,6 +466,7 @@ mod tests {
         (0..MANY).for_each(|_| work.promise().expect("room"));
         assert!(work.items.room() >= MANY);
         (0..MANY).for_each(|_| work.release());
+        (0..MANY).for_each(|_| work.give_back());
         assert!(work.items.room() < MANY / 4, "{}", work.items.room());
     }
 }

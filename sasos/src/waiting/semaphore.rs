@@ -394,11 +394,6 @@ impl Server {
         true
     }
 
-    /// The same of all, at once: of an object of which little is left.
-    pub fn semaphores_gone(&mut self, world: &mut impl World, from: u64, to: u64) {
-        self.unbounded(|server| server.semaphores_go(world, from..to));
-    }
-
     /// The call of a thread is over, or given up: the thread waits for nothing any more.
     #[inline]
     pub fn waiting_ends(&mut self, world: &mut impl World, thread: ThreadId) {

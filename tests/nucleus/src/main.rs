@@ -19,6 +19,7 @@ mod basics;
 mod bench;
 mod examples;
 mod fuzz;
+mod killer;
 mod messages;
 mod spaces;
 
@@ -30,7 +31,13 @@ use case::Setting;
 use nucleus::{Heap, RootPage, call, log};
 
 /// All cases, in the order in which they run.
-const GROUPS: &[&[case::Case]] = &[basics::CASES, messages::CASES, spaces::CASES, fuzz::CASES];
+const GROUPS: &[&[case::Case]] = &[
+    basics::CASES,
+    messages::CASES,
+    spaces::CASES,
+    killer::CASES,
+    fuzz::CASES,
+];
 
 #[cfg_attr(target_os = "none", global_allocator)]
 static HEAP: Heap<{ 64 << 10 }> = Heap::new();

@@ -58,12 +58,15 @@ struct Pager {
     end: u64,
 }
 
+/// The memory of a pager, a MiB of part 0 behind the image.
+pub fn numbered(number: u64) -> u64 {
+    let image = IMAGE.load(Relaxed);
+    (image + IMAGE_BYTES.load(Relaxed)).next_multiple_of(2 << 20) + (number << 20)
+}
+
 impl Pager {
-    /// Pages of part 0 behind the image, 2 MiB for each pager.
     fn numbered(number: u64) -> Self {
-        let image = IMAGE.load(Relaxed);
-        let after = (image + IMAGE_BYTES.load(Relaxed)).next_multiple_of(2 << 20);
-        let start = after + (number << 20);
+        let start = numbered(number);
         Self {
             next: start,
             end: start + (1 << 20),
@@ -90,18 +93,17 @@ impl Pager {
     }
 }
 
-nucleus::thread_entry!(pager_entry, pager);
+nucleus::thread_entry!(pub pager_entry, pager);
 /// Answers the faults of a space for ever.
 fn pager(number: u64) {
     let mut pager = Pager::numbered(number);
     let mut next = message::receive();
-    while let Ok(got) = next {
-        if got.label() != LABEL_FAULT {
-            next = message::receive();
-            continue;
-        }
-        next = match pager.answer(got.words[0]) {
-            Some(what) => message::reply_and_wait(got.sender, tag(0, 0, 1), [what, MAP, 0, 0]),
+    loop {
+        let answer = next.ok().filter(|got| got.label() == LABEL_FAULT);
+        let answer = answer.and_then(|got| Some((got.sender, pager.answer(got.words[0])?)));
+        next = match answer {
+            Some((to, what)) => message::reply_and_wait(to, tag(0, 0, 1), [what, MAP, 0, 0]),
+            // Nothing to answer, or the one who waited is gone.
             None => message::receive(),
         };
     }
@@ -125,11 +127,21 @@ const PAGERS_MAX: u64 = 8;
 impl World {
     /// A space whose threads may send to the supervisor only (0: to anyone).
     pub fn new(setting: &Setting, handler: u64, supervisor: u64) -> Outcome<Self> {
+        let number = PAGERS.fetch_add(1, Relaxed) % PAGERS_MAX;
+        Self::with(setting, || start(pager_entry(), number, 3), handler, supervisor)
+    }
+
+    /// The same with a pager that somebody else starts, when there is an image.
+    pub fn with(
+        setting: &Setting,
+        start: impl FnOnce() -> Outcome<u64>,
+        handler: u64,
+        supervisor: u64,
+    ) -> Outcome<Self> {
         if image(setting.root) == 0 {
             return Err(Failure::new(format_args!("no memory for the image")));
         }
-        let number = PAGERS.fetch_add(1, Relaxed) % PAGERS_MAX;
-        let pager = start(pager_entry(), number, 3)?;
+        let pager = start()?;
         let space = call::space_create(QUOTA, pager, handler, supervisor)?;
         Ok(Self {
             space,
@@ -153,5 +165,17 @@ impl World {
         call::space_delete(self.space)?;
         call::thread_delete(self.pager)?;
         Ok(())
+    }
+
+    /// The same, its pager first: threads may wait for it.
+    pub fn end_behind_its_pager(self) -> Outcome {
+        call::thread_delete(self.pager)?;
+        call::space_delete(self.space)?;
+        Ok(())
+    }
+
+    /// The threads that were started in it.
+    pub fn threads(&self) -> &[u64] {
+        &self.threads
     }
 }

@@ -31,6 +31,7 @@ mod clists;
 mod console;
 mod faults;
 mod fuzz;
+mod killer;
 mod modules;
 mod native;
 mod objects;
@@ -66,6 +67,7 @@ const GROUPS: &[&[case::Case]] = &[
     system::CASES,
     modules::CASES,
     native::CASES,
+    killer::CASES,
     fuzz::CASES,
 ];
 
@@ -79,6 +81,7 @@ const ROLES: &[&[case::Role]] = &[
     tasks::ROLES,
     system::ROLES,
     modules::ROLES,
+    killer::ROLES,
     fuzz::ROLES,
 ];
 

@@ -113,9 +113,15 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The last words of a portion that tell what it did.
-fn told(output: &str) -> &str {
-    output.lines().find(|line| line.starts_with("fuzz: ")).unwrap_or(output)
+/// The words of a portion that tell what it did.
+fn told(output: &str) -> String {
+    let is_telling = |line: &&str| line.starts_with("fuzz: ") || line.starts_with("killer: ");
+    let lines: Vec<&str> = output.lines().filter(is_telling).collect();
+    if lines.is_empty() {
+        output.to_owned()
+    } else {
+        lines.join("; ")
+    }
 }
 
 fn calls_of_server(bench: &mut Bench<'_>, name: &str, machine: &Machine) -> Result<()> {
@@ -126,8 +132,8 @@ fn calls_of_server(bench: &mut Bench<'_>, name: &str, machine: &Machine) -> Resu
     for (calls, seed) in bench.dice.clone().portions() {
         let what = format!("{name}, {calls} calls, seed {seed}");
         bench.step(&what);
-        let line = format!("suite --only fuzz/calls --calls {calls} --seed {seed}");
-        let (played, output) = play(machine, &[&line], patience)?;
+        let lines = ["fuzz/calls", "killer"].map(|name| format!("suite --only {name} --calls {calls} --seed {seed}"));
+        let (played, output) = play(machine, &lines.each_ref().map(String::as_str), patience)?;
         bench.tell(&format!("{what}: {}", told(&output)));
         let failed = suite_cases(&output).into_iter().find_map(|(_, why)| why);
         let outcome = match failed {
@@ -148,13 +154,16 @@ fn calls_of_nucleus(
     name: &str,
     (kernel, program, processors): (&Path, &Path, u32),
 ) -> Result<()> {
-    for (calls, seed) in bench.dice.clone().portions() {
-        let what = format!("{name}, {calls} calls, seed {seed}");
+    let portions = bench.dice.clone().portions();
+    for ((calls, seed), cases) in portions.flat_map(|portion| [(portion, "fuzz"), (portion, "killer")]) {
+        let what = format!("{name}, {cases}, {calls} calls, seed {seed}");
         let mut machine = bare::machine(kernel, program, &bench.scratch)?;
         (machine.processors, machine.memory) = (processors, MEMORY);
-        machine
-            .words
-            .extend(["only=fuzz".into(), format!("calls={calls}"), format!("seed={seed}")]);
+        machine.words.extend([
+            format!("only={cases}"),
+            format!("calls={calls}"),
+            format!("seed={seed}"),
+        ]);
         let outcome = match bare::run(&machine, &bench.scratch, PATIENCE, &mut bench.job) {
             Ok((End::Success, log)) => {
                 bench.tell(&format!("{what}: {}", told(&log)));

@@ -35,6 +35,6 @@ pub fn any(number: u64, arguments: [u64; 6]) -> abi::error::Result<(u64, u64)> {
 /// # Errors
 /// As `NucleusThreadCreate`.
 pub fn start_here(entry: ThreadEntry, stack_top: u64, parameter: u64, priority: u64) -> abi::error::Result<u64> {
-    // SAFETY: the caller takes each stack once, from a part of memory that nobody else uses.
+    // SAFETY: the caller takes each stack from a part of memory that nobody else uses, and takes it again only when its thread is deleted.
     unsafe { call::thread_create(0, entry.address(), stack_top, parameter, priority) }.map(|(thread, _)| thread)
 }

@@ -145,6 +145,13 @@ impl Service {
         Ok(Self { image, password, clist })
     }
 
+    /// Takes the right to call from everybody, and registers the procedures again with the same password.
+    pub fn renew(&self) -> Outcome {
+        call::obj_passwd(self.image, self.password, 0)?;
+        arch::obj_cre_pdx(self.image, self.password, self.clist.object().base(), &entries())?;
+        Ok(())
+    }
+
     /// A Clist for a client: nothing but the right to call.
     pub fn client_clist(&self) -> Outcome<Clist> {
         let mut clist = Clist::create()?;
