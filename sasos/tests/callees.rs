@@ -431,3 +431,33 @@ fn callees_of_a_service_are_not_before_its_children() {
     rig.settle();
     rig.check();
 }
+
+/// A call that has used up its budget before it comes to work that is little leaves nothing in the list, however often it is made.
+#[test]
+fn little_work_is_not_put_into_the_list() {
+    let mut rig = Rig::new(34, 20_000, 4096);
+    let owner = rig.actor(Apd::EMPTY);
+    let (base, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 5]).expect("an object");
+    for others in 320..384 {
+        let mut list: Vec<Capability> = (0..others)
+            .map(|number| Capability {
+                address: base + (2 + number) * SLOT,
+                password: 1,
+            })
+            .collect();
+        list.push(Capability {
+            address: base,
+            password: 5,
+        });
+        let client = rig.actor(Apd::EMPTY);
+        let (clist, _) = rig.call(client, Call::ObjCreate, &[3 * PAGE, 0]).expect("a Clist");
+        rig.write_clist(client.space, clist, &list, Order::Any);
+        rig.call(client, Call::ApdInsert, &[0, clist]).expect("its own");
+        let again = rig.entry_of(client, base, 9, 0);
+        for _ in 0..3 {
+            rig.call(client, Call::ObjCrePdx, &again).expect("it has the right");
+            assert!(rig.server.work.is_empty(), "behind {others} other capabilities");
+        }
+        rig.ends(client);
+    }
+}

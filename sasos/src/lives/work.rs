@@ -38,6 +38,9 @@ const COST_TURN: Cost = Cost::own(430);
 const COST_TAKE: Cost = Cost::own(250);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
+/// So much the first piece of a call's work has at least, whatever the call has looked at before: enough for one domain. Little work is done at once then, and is not in the
+/// list, where nobody pays for its place.
+const COST_FIRST: Cost = Cost::calling(2_500, 5);
 /// How often a thread that lacks something waits for a piece of the list.
 const TRIES_MAX: u16 = 2000;
 
@@ -297,6 +300,9 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     pub(crate) fn goes_on(&mut self, world: &mut impl World, work: Work, first: bool) -> Step<()> {
+        if first {
+            self.budget.at_least(COST_FIRST);
+        }
         if self.work_piece(world, work, true) == Piece::Done {
             return Ok(());
         }

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{
     Rights,
     address::{PAGE, SLOT},
-    layout::{EXCEPTION_KILL, UNMAP_ZERO},
+    layout::{Capability, EXCEPTION_KILL, UNMAP_ZERO},
 };
 use rt::{
-    Object, call, pdx, println,
+    Clist, Object, call, pdx, println,
     sync::Semaphore,
     system,
     task::{Options, Task},
@@ -62,6 +62,8 @@ rt::persist! {
         around: AtomicU64,
         linger: AtomicU64,
         nest: AtomicU64,
+        /// A procedure in an object of its own, which is deleted now and then.
+        short: AtomicU64,
         /// Acts that were done.
         acts: AtomicU64,
         /// A word to wait on.
@@ -91,7 +93,7 @@ fn act(random: &mut Random, place: Place) -> abi::error::Result<()> {
     let word = &raw const board.word as u64;
     let gate = &raw const board.gate as u64;
     let page = place.base + random.below(PAGES) * PAGE;
-    match random.below(14) {
+    match random.below(16) {
         0 | 1 => {
             pdx::call(board.add.load(Relaxed), domain, [1, 2, 3, 4])?;
         }
@@ -129,6 +131,10 @@ fn act(random: &mut Random, place: Place) -> abi::error::Result<()> {
             child.join_status()?;
         }
         12 => rt::time::sleep_ns(random.below(100_000))?,
+        13 => {
+            pdx::call(board.short.load(Relaxed), domain, [0; 4])?;
+        }
+        14 => call::apd_flush()?,
         _ => {
             for page in 0..8 {
                 arch::store(place.base + random.below(PAGES) * PAGE, page);
@@ -189,6 +195,43 @@ fn victim(numbers: &[u64; 6]) -> u64 {
     }
 }
 
+/// A procedure that returns at once, in an object of its own.
+struct Short {
+    object: Object,
+    /// What its domain has.
+    list: Clist,
+    capability: Capability,
+}
+
+impl Short {
+    /// Registers one, lets clients call it, and tells where it is.
+    fn new(client: &mut Clist, told: &AtomicU64) -> Outcome<Self> {
+        let object = Object::create(PAGE)?;
+        let base = object.base();
+        arch::write_bytes(base, arch::RETURN_CODE);
+        let (list, _) = clist_granting(&object, Rights::RX)?;
+        let password = arch::obj_cre_pdx(base, 0, list.object().base(), &[base])?;
+        let capability = Capability {
+            address: base,
+            password,
+        };
+        client.insert(capability)?;
+        told.store(base, Relaxed);
+        Ok(Self {
+            object,
+            list,
+            capability,
+        })
+    }
+
+    /// Deletes it, whoever is inside.
+    fn ends(self, client: &mut Clist) -> Outcome {
+        self.object.delete()?;
+        client.remove(self.capability)?;
+        Ok(self.list.delete()?)
+    }
+}
+
 /// A victim, and until when it lives.
 struct Doomed {
     task: Task<'static>,
@@ -211,7 +254,8 @@ fn programs(setting: &Setting) -> Outcome {
     }
     let (own, _) = clist_granting(&page, Rights::RW)?;
     let service = Service::open(&[])?;
-    let client = service.client_clist()?;
+    let mut client = service.client_clist()?;
+    let mut short = Short::new(&mut client, &board.short)?;
     let count = system::boot()?.processors.clamp(3, 6) as usize;
     let [threads, ..] = figures()?;
     let (mut kills, mut services, mut renewed) = (0, 1, 0);
@@ -229,6 +273,8 @@ fn programs(setting: &Setting) -> Outcome {
             }
             // Kept domains and stacks go with the service.
             service.renew()?;
+            short.ends(&mut client)?;
+            short = Short::new(&mut client, &board.short)?;
             if is_over {
                 break;
             }
@@ -256,6 +302,8 @@ fn programs(setting: &Setting) -> Outcome {
             renewed = acts / ACTS_OF_SERVICE;
             services += 1;
             service.renew()?;
+            short.ends(&mut client)?;
+            short = Short::new(&mut client, &board.short)?;
         }
     }
     println!(
@@ -277,6 +325,7 @@ fn programs(setting: &Setting) -> Outcome {
             "threads, domains, objects and used frames were {before:?} and are {after:?}"
         );
     }
+    short.ends(&mut client)?;
     gate.delete()?;
     own.delete()?;
     client.delete()?;
