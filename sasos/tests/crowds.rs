@@ -1,7 +1,7 @@
 //! Programs come and go beside a cache that is too small for what they read and write.
 //!
 //! Objects of an earlier start are the cache (decision 0186). In each storm programs with children read and write them page by page, keep objects of their own,
-//! delete some, and end at any moment, also in the middle of a read or of taking back. In some storms the disk fails now and then. After some steps the server is
+//! delete some, call procedures, and end at any moment, also in the middle of a read or of taking back. In some storms the disk fails now and then. After some steps the server is
 //! checked; nobody may go without an answer for long; and when all have ended, nothing is left that they had, everything can be had by others, and the disk holds what was written.
 //!
 //! `GOND_SEED` repeats one seed, `GOND_SEEDS` sets how many there are, `GOND_FROM` the first of them.
@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use abi::{
     Call, Error, Rights,
     address::{PAGE, SLOT},
-    layout::{Capability, UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{Capability, PD_EMPTY, PD_MERGE, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Order, Rig};
-use kcore::{Hardware, Machine, outside::Remote};
+use kcore::{Hardware, Machine, outside::Remote, thread::Resumed};
 use sasos::{
     Access, Event,
     accounts::{AccountId, RESOURCE_LIST, Resource, UNLIMITED},
@@ -62,6 +62,8 @@ struct Storm {
     written: BTreeMap<u64, u64>,
     next: u64,
     had: u64,
+    /// Entry points that were registered; some have gone since.
+    entries: Vec<u64>,
     /// Whether the disk fails now and then, and whether it did.
     may_fail: bool,
     has_failed: bool,
@@ -103,6 +105,7 @@ impl Storm {
             written,
             next: 1 << 20,
             had: 0,
+            entries: Vec::new(),
             may_fail,
             has_failed: false,
         }
@@ -273,7 +276,7 @@ impl Storm {
         let end = to + slots * SLOT;
         // Nothing is written there, nor at the entry point.
         let (aside, entry) = (to + (1 + 2 * self.rng.below(200)) * PAGE, end - PAGE);
-        let (call, arguments, first) = match self.rng.below(11) {
+        let (call, arguments, first) = match self.rng.below(12) {
             0 if from != to => {
                 let most = some.min(slots).min(8);
                 let pages = (1 + self.rng.below(most)) * SLOT / PAGE;
@@ -318,17 +321,40 @@ impl Storm {
                 end,
             ),
             9 => return self.keeps_limited(actor),
+            10 if !self.entries.is_empty() => {
+                let entry = *self.rng.pick(&self.entries);
+                return self.enters(actor, entry);
+            }
             _ => (Call::ApdFlush, [0; 5], end),
         };
         // A call that fails may have copied or cut a part.
         self.written.retain(|address, _| !(first..end).contains(address));
         let done = self.rig.call(actor, call, &arguments);
         self.looks_at(to);
+        if call == Call::ObjCrePdx && done.is_ok() {
+            self.entries.push(entry);
+            self.enters(actor, entry);
+        }
         if let (Call::ObjClone, Ok((clone, _))) = (call, done)
             && self.rng.one_in(2)
         {
             self.rig.call(actor, Call::ObjDelete, &[clone]).expect("its own");
         }
+    }
+
+    /// A program calls what may be a procedure, and comes back or ends inside. The domain stays for the next call.
+    fn enters(&mut self, actor: Actor, entry: u64) {
+        let pd = *self.rng.pick(&[PD_MERGE, PD_EMPTY]);
+        if self.rig.enters(actor, entry, pd).is_err() {
+            return;
+        }
+        if self.rng.one_in(3) {
+            // It is over when the call comes back, at the latest.
+            self.rig.server.task_kill(actor.task, 1);
+            (0..self.rng.below(3)).for_each(|_| self.rig.poll());
+            self.running.retain(|program| program.actor.task != actor.task);
+        }
+        self.rig.event(actor, Call::PdxReturn, [0; 6], Resumed::First);
     }
 
     /// A program limits pages of a new object that are not there, and keeps it.
@@ -375,9 +401,9 @@ impl Storm {
             7 if self.rng.one_in(6) => {
                 self.rig.server.checkpoint_request(&mut self.rig.world);
             }
-            8 if self.rng.one_in(3) => self.calls(),
-            9..16 => self.rig.move_disk(),
-            16..18 => {
+            8..10 => self.calls(),
+            10..17 => self.rig.move_disk(),
+            17..19 => {
                 self.rig.server.handle(&mut self.rig.world, Event::Poll);
             }
             _ => self.touches(),
@@ -406,6 +432,7 @@ impl Storm {
         self.rig.checkpoint().expect("a checkpoint");
         self.rig.settle();
         self.rig.server.take_back(&mut self.rig.world);
+        self.rig.settle();
         self.rig.check();
         let [own, programs] = self.charges();
         let kept = [
