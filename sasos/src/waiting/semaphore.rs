@@ -364,7 +364,7 @@ impl Server {
 
     /// A task ends: so do the semaphores that it has made, as far as the budget reaches; tells whether those were all.
     pub(crate) fn semaphores_of_task_go(&mut self, world: &mut impl World, task: TaskId) -> bool {
-        while let Some(((_, address), ())) = self.semaphores.by_maker.first_in((task.0, 0)..(task.0 + 1, 0)) {
+        while let Some(((_, address), ())) = self.semaphores.by_maker.last_in((task.0, 0)..(task.0 + 1, 0)) {
             if !self.budget.is_left() {
                 return false;
             }
@@ -376,7 +376,7 @@ impl Server {
     /// Addresses vanish: deletes the semaphores there and wakes who waits on a word there, as far as the budget reaches; tells whether those
     /// were all.
     pub(crate) fn semaphores_go(&mut self, world: &mut impl World, range: Range<u64>) -> bool {
-        while let Some((address, _)) = self.semaphores.table.first_in(range.clone()) {
+        while let Some((address, _)) = self.semaphores.table.last_in(range.clone()) {
             if !self.budget.is_left() {
                 return false;
             }

@@ -429,6 +429,11 @@ impl<K: Copy + Ord, V: Copy> Map<K, V> {
         (first < keys.end).then_some((first, value))
     }
 
+    /// The last entry with a key in a range. Taking entries out from the last one on moves none of those that are left in the range.
+    pub fn last_in(&self, keys: Range<K>) -> Option<(K, V)> {
+        self.last_below(keys.end).filter(|(last, _)| *last >= keys.start)
+    }
+
     /// The last entry with a key below that.
     pub fn last_below(&self, key: K) -> Option<(K, V)> {
         self.below(key).map(|(key, &value)| (key, value))
