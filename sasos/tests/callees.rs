@@ -12,6 +12,7 @@ use kcore::{Machine, thread::Resumed};
 use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, Resource, UNLIMITED, limits},
+    procedures::pdx::CALLEES_MAX,
     protection::apd::Apd,
 };
 
@@ -460,4 +461,49 @@ fn little_work_is_not_put_into_the_list() {
         }
         rig.ends(client);
     }
+}
+
+/// Callees that are ending are no reason to give up idle ones of others.
+#[test]
+fn callees_that_are_ending_do_not_count() {
+    const MANY: u64 = 540;
+    const SERVICES: usize = 20;
+    let mut rig = Rig::new(35, 40_000, 16_384);
+    let (_, programs) = rig.first_task();
+    let victim = rig.actor_in(programs, UNLIMITED);
+    let services: Vec<u64> = (0..SERVICES).map(|_| rig.service(victim, 7)).collect();
+    let user = rig.actor_in(programs, UNLIMITED);
+    rig.gets(user, &services, 7);
+    let service = rig.actor_in(programs, UNLIMITED);
+    let base = rig.service(service, 9);
+    let client = rig.actor_in(programs, UNLIMITED);
+    rig.gets(client, &[base], 9);
+    let (shown, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    for number in 1..=MANY {
+        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+        rig.write_clist(client.space, list, &[], Order::Any);
+        for (place, word) in [1, 0, list].into_iter().enumerate() {
+            rig.store(client.space, shown + 8 * place as u64, word)
+                .expect("its own");
+        }
+        rig.enters(client, base, shown).expect("it is inside");
+        rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+        if number % 90 == 0 {
+            // So that those that are open are never many.
+            rig.call(service, Call::ObjPasswd, &[base, 9, 0]).expect("its own");
+            rig.registers(service, base, 9, 0);
+        }
+    }
+    assert!(
+        rig.server.callees.count() > CALLEES_MAX,
+        "{}",
+        rig.server.callees.count()
+    );
+    for &other in &services {
+        rig.enters(user, other, PD_EMPTY).expect("it is inside");
+        rig.event(user, Call::PdxReturn, [0; 6], Resumed::First);
+    }
+    assert!(rig.server.callees.count_open() >= SERVICES, "idle ones were given up");
+    rig.settle();
+    rig.check();
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE};
+use abi::{Call, Error, address::PAGE, layout::UNMAP_ZERO};
 use common::{Actor, Rig};
 use kcore::thread::Resumed;
 use sasos::accounts::{AccountId, Resource, limits};
@@ -244,5 +244,62 @@ fn zeroes_take_the_place_of_what_was_there() {
     rig.put_away();
     for (page, expected) in [(0, 0), (1, 5), (2, 0), (70, 99), (99, 0)] {
         assert_eq!(rig.load(actor.space, target + page * PAGE), Ok(expected), "page {page}");
+    }
+}
+
+/// The target goes between two pieces, and another object comes in its place. The copy, or the taking back of pages, begins anew in that one.
+#[test]
+fn a_call_on_pages_that_meets_another_object_begins_anew() {
+    const PAGES: u64 = 100;
+    for call in [Call::PageCopy, Call::PageUnMap] {
+        let mut begun = false;
+        for pieces in 1..40 {
+            let mut rig = Rig::new(3, 20_000, 4096);
+            let actor = rig.actor(Apd::EMPTY);
+            let sibling = rig.sibling(actor);
+            let filled = |rig: &mut Rig, password| {
+                let made = rig.call(sibling, Call::ObjCreate, &[PAGES * PAGE, password]);
+                let (base, _) = made.expect("an object");
+                for page in 0..PAGES {
+                    rig.store(actor.space, base + page * PAGE, 7).expect("its own");
+                }
+                base
+            };
+            let (source, target) = (filled(&mut rig, 4), filled(&mut rig, 5));
+            let arguments = match call {
+                Call::PageCopy => [source, target, PAGES],
+                _ => [target, PAGES, UNMAP_ZERO],
+            };
+            let mut answer = rig.begin(actor, call, &arguments, Resumed::First);
+            for _ in 1..pieces {
+                if answer.is_none() {
+                    answer = rig.begin(actor, call, &arguments, Resumed::Woken);
+                }
+            }
+            if answer.is_some() {
+                break;
+            }
+            begun = true;
+            rig.call(sibling, Call::ObjDelete, &[target]).expect("its own");
+            let anew = if call == Call::PageCopy {
+                rig.call(sibling, Call::ObjCreate, &[PAGES * PAGE, 5])
+                    .expect("an object")
+                    .0
+            } else {
+                filled(&mut rig, 5)
+            };
+            assert_eq!(anew, target, "it comes in the same place");
+            while rig.begin(actor, call, &arguments, Resumed::Woken).is_none() {}
+            for page in 0..PAGES {
+                let word = if call == Call::PageCopy { 7 } else { 0 };
+                assert_eq!(
+                    rig.load(actor.space, target + page * PAGE),
+                    Ok(word),
+                    "{call:?}, {page}"
+                );
+            }
+            rig.check();
+        }
+        assert!(begun, "{call:?} is not done in pieces");
     }
 }

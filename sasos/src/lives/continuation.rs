@@ -105,6 +105,8 @@ pub enum Continuation {
         seen: u64,
         /// Pages that the target has to be given.
         lacks: u64,
+        /// The serial numbers of source and target.
+        of: [u64; 2],
     },
     /// `PageCopy` copies.
     Copies {
@@ -112,11 +114,13 @@ pub enum Continuation {
         done: u64,
         /// How often it has waited for the disk since it copied one.
         waits: u32,
+        /// The serial numbers of source and target.
+        of: [u64; 2],
     },
-    /// `PageUnMap` looks at the pages: those that it has seen.
-    UnMapLooks(u64),
-    /// `PageUnMap` drops: pages that are gone.
-    UnMaps(u64),
+    /// `PageUnMap` looks at the pages of the object with a serial number: those that it has seen.
+    UnMapLooks(u64, u64),
+    /// `PageUnMap` drops: the object's serial number, and pages that are gone.
+    UnMaps(u64, u64),
     /// `ApdInsert`, `ApdDelete`, `ApdFlush`: the change is made, and the domain forgets what it found before.
     ApdForgets {
         /// How often the domain had been drained when this call had drained it.
@@ -170,7 +174,7 @@ impl Continuation {
             | Self::Waited
             | Self::Guards { .. }
             | Self::CopyLooks { .. }
-            | Self::UnMapLooks(_)
+            | Self::UnMapLooks(..)
             | Self::Keep { .. }
             | Self::Shows
             | Self::CheckpointForRoom(_)
@@ -185,7 +189,7 @@ impl Continuation {
             | Self::KeepFails { .. }
             | Self::Limits { .. }
             | Self::Copies { .. }
-            | Self::UnMaps(_)
+            | Self::UnMaps(..)
             | Self::ApdForgets { .. }
             | Self::Checkpoint(_)
             | Self::Semaphore(..)

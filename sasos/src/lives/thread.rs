@@ -642,7 +642,7 @@ mod tests {
         let leaves: [fn(&mut Thread); 9] = [
             |thread| thread.life = Life::Ended,
             |thread| thread.pause = Pause::Sleeping,
-            |thread| thread.continuation = Continuation::UnMaps(1),
+            |thread| thread.continuation = Continuation::UnMaps(1, 1),
             |thread| thread.children.head = 1,
             |thread| thread.ended.head = 1,
             |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),

@@ -38,7 +38,9 @@ const COST_TURN: Cost = Cost::own(430);
 const COST_TAKE: Cost = Cost::own(250);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
-/// So much the first piece of a call's work has at least, whatever the call has looked at before: enough for one domain. Little work is done at once then, and is not in the
+/// So much is left at least to taking back what nobody uses, for somebody who lacks it.
+const COST_TAKES_BACK: Cost = Cost::own(3000);
+/// So much the first piece of a withdrawal has at least, whatever the call has looked at before: enough for one domain. Little work is done at once then, and is not in the
 /// list, where nobody pays for its place.
 const COST_FIRST: Cost = Cost::calling(2_500, 5);
 /// How often a thread that lacks something waits for a piece of the list.
@@ -300,7 +302,8 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`].
     pub(crate) fn goes_on(&mut self, world: &mut impl World, work: Work, first: bool) -> Step<()> {
-        if first {
+        // There is one withdrawal in an event, so the budget is raised once (decision 0164).
+        if first && matches!(work, Work::Withdrawal(..)) {
             self.budget.at_least(COST_FIRST);
         }
         if self.work_piece(world, work, true) == Piece::Done {
@@ -423,7 +426,7 @@ impl Server {
         let takes_back = short.is_some() && !tries.had_idle && !comes_first;
         if takes_back && self.work_enter_further(Work::Idle).is_ok() {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
-            self.budget.at_least(Cost::own(COST_LITTLE));
+            self.budget.at_least(COST_TAKES_BACK);
             tries.had_idle = true;
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;

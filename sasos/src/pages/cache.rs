@@ -150,9 +150,11 @@ impl Server {
             self.paid_by(id, self.programs);
             self.cache_follows(id);
             // Without memory for it, the row names the payer before, and the next start asks once more.
-            let record = self.objects.get(id).record.copy()?;
-            let _ = self.put_record(record);
-            self.note_row_change(id);
+            if let Ok(record) = self.objects.get(id).record.copy()
+                && self.put_record(record).is_ok()
+            {
+                self.note_row_change(id);
+            }
         } else if takes {
             self.set_account(id, self.programs)?;
         }

@@ -31,16 +31,16 @@ use crate::{
 
 /// Pages an object may have to be cloned.
 pub const CLONE_PAGES_MAX: u64 = 1 << 16;
-/// Pages that are shared in one piece, where each run of neighbours counts as [`RUN`] more, each page table as [`PART`]. A page costs some 15 instructions, 35 with the
+/// Pages that are shared in one piece, in units of which a page is one, where each run of neighbours counts as [`RUN`] more, each page table as [`PART`]. A page costs some 15 instructions, 35 with the
 /// server outside, and a run 100 or 300.
-const PIECE_PAGES: usize = 30 * (1 + RUN);
+const PIECE_UNITS: usize = 30 * (1 + RUN);
 const RUN: usize = 8;
 /// Pages that each page table counts as, also one without a page.
 const PART: usize = 50;
 /// An object with no more pages is cloned in one piece.
 const WHOLE_PAGES: usize = 36;
 /// The most that sharing so many costs, in instructions, roughly.
-const COST_SHARES: Cost = Cost::calling(3_500, PIECE_PAGES as u64 / (1 + RUN) as u64);
+const COST_SHARES: Cost = Cost::calling(3_500, PIECE_UNITS as u64 / (1 + RUN) as u64);
 /// The cost of making a page table, in instructions, roughly.
 pub(crate) const COST_TABLE: Cost = Cost::calling(1950, 2);
 /// The cost of looking at a run of pages that the store must be asked for, of sharing one and each of its pages, of passing one, of asking for one,
@@ -154,7 +154,7 @@ impl Server {
         self.threads.record(caller.thread).continuation = at(from, asks);
         // To make a large one is a piece of its own.
         let most = match begun {
-            Continuation::Clone { .. } => PIECE_PAGES,
+            Continuation::Clone { .. } => PIECE_UNITS,
             _ if self.objects.get(source).resident > WHOLE_PAGES as u64 => return Err(Stop::Again),
             _ => WHOLE_PAGES * (1 + RUN) + PART,
         };

@@ -79,10 +79,14 @@ impl Server {
         if source.from < target.to && target.from < source.to {
             return Err(Error::BadArgument.into());
         }
+        let of = [source, target].map(|range| self.objects.get(range.id).serial);
         // Each event gets on, though the search for rights may have left nothing of its budget.
         loop {
             let begun = self.threads.record(caller.thread).continuation;
-            self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits } = begun {
+            self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits, of: begun } =
+                begun
+                && begun == of
+            {
                 let count = (pages - done).min(PIECE_PAGES);
                 let parts = [part(source, done, count), part(target, done, count)];
                 let copied = self.copy_piece(world, parts[0], parts[1]);
@@ -92,7 +96,7 @@ impl Server {
                 {
                     let is_short = waits == WAITS_MAX;
                     let waits = if is_short { 0 } else { waits + 1 };
-                    self.threads.record(caller.thread).continuation = Continuation::Copies { done, waits };
+                    self.threads.record(caller.thread).continuation = Continuation::Copies { done, waits, of };
                     if is_short {
                         return Err(Error::NoMemory.into());
                     }
@@ -101,20 +105,21 @@ impl Server {
                 if done == pages {
                     return Ok((0, 0));
                 }
-                Continuation::Copies { done, waits: 0 }
+                Continuation::Copies { done, waits: 0, of }
             } else {
                 let (seen, lacks) = match begun {
-                    Continuation::CopyLooks { seen, lacks } => (seen, lacks),
+                    Continuation::CopyLooks { seen, lacks, of: begun } if begun == of => (seen, lacks),
+                    // It begins, or another object stands in the place of one.
                     _ => (0, 0),
                 };
                 let at = seen * PAGE;
                 let lacks = lacks + u64::from(self.look_at(world, (source.id, from + at), (target.id, to + at))?);
                 let seen = seen + 1;
                 if seen < pages {
-                    Continuation::CopyLooks { seen, lacks }
+                    Continuation::CopyLooks { seen, lacks, of }
                 } else {
                     self.room_for(target.id, lacks)?;
-                    Continuation::Copies { done: 0, waits: 0 }
+                    Continuation::Copies { done: 0, waits: 0, of }
                 }
             };
             if !self.budget.is_left() {

@@ -83,14 +83,16 @@ impl Server {
             Self::bounded(range)?;
             self.enough_heap(world)?;
         }
+        let serial = self.objects.get(range.id).serial;
         loop {
             if persistent {
                 self.may_note(world)?;
             }
             let begun = self.threads.record(caller.thread).continuation;
             let (looks, done) = match begun {
-                Continuation::UnMaps(done) => (false, done),
-                Continuation::UnMapLooks(seen) => (true, seen),
+                Continuation::UnMaps(of, done) if of == serial => (false, done),
+                Continuation::UnMapLooks(of, seen) if of == serial => (true, seen),
+                // It begins, or another object stands there now.
                 _ => (true, 0),
             };
             let mut piece = self.piece(range, range.from + done * PAGE);
@@ -102,9 +104,9 @@ impl Server {
             }
             let done = done + piece.count();
             self.threads.record(caller.thread).continuation = match looks {
-                true if done < pages => Continuation::UnMapLooks(done),
-                true => Continuation::UnMaps(0),
-                false if done < pages => Continuation::UnMaps(done),
+                true if done < pages => Continuation::UnMapLooks(serial, done),
+                true => Continuation::UnMaps(serial, 0),
+                false if done < pages => Continuation::UnMaps(serial, done),
                 false => return Ok((0, 0)),
             };
             // Looking and dropping are one piece if the pages are few.

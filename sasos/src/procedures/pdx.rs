@@ -454,7 +454,7 @@ impl Server {
             }
         }
         let parent = matches!(extension, Extension::Merge(_)).then_some(caller);
-        if self.callees.count() >= CALLEES_MAX {
+        if self.callees.count_open() >= CALLEES_MAX {
             self.unused_callees_end(world, self.callees.end(), AccountId::ROOT);
         }
         let payer = self.callee_payer(grant, parent);

@@ -85,6 +85,15 @@ pub fn bytes_mut(frame: Frame) -> &'static mut [u8; 4096] {
     unsafe { &mut *pointer(frame.physical()).cast() }
 }
 
+/// Content of a frame that whoever calls keeps for good.
+///
+/// # Safety
+/// Nobody borrows the frame's content any more by another way, now or later.
+pub unsafe fn bytes_for_good(frame: Frame) -> &'static mut [u8; 4096] {
+    // SAFETY: as in `table`; the caller sees to it that the borrow is the only one.
+    unsafe { &mut *pointer(frame.physical()).cast() }
+}
+
 /// Fills a frame with zeroes.
 pub fn zero(frame: Frame) {
     // SAFETY: a whole frame inside the direct map; `rep stosq` needs no alignment and DF is clear.

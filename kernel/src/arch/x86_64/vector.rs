@@ -102,9 +102,10 @@ impl Vectors {
         self.area(thread).is_some()
     }
 
-    /// See [`kcore::Hardware::vectors_take_room`]. The frame is the kernel's for good, so nobody else ever borrows its content.
+    /// See [`kcore::Hardware::vectors_take_room`].
     pub fn take_room(&mut self, thread: u32, frame: Frame) {
-        let states = direct::bytes_mut(frame);
+        // SAFETY: the frame is given away for good: `kcore` never maps it, borrows it or gives it back (`Kernel::vectors_make_room`).
+        let states = unsafe { direct::bytes_for_good(frame) };
         states.as_chunks_mut().0.fill(Area::INITIAL.0);
         if let Some(place) = self.frames.get_mut(thread as usize / NEIGHBOURS) {
             *place = Some(states);
