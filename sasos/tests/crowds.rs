@@ -11,16 +11,15 @@ mod common;
 use std::collections::BTreeMap;
 
 use abi::{
-    Call, Error, Rights,
+    Call, Rights,
     address::{PAGE, SLOT},
-    layout::{Capability, PD_EMPTY, PD_MERGE, UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{PD_EMPTY, PD_MERGE, UNMAP_REPLACE, UNMAP_ZERO},
 };
-use common::{Actor, Order, Rig};
+use common::{Actor, Rig};
 use kcore::{Hardware, Machine, outside::Remote, thread::Resumed};
 use sasos::{
     Access, Event,
     accounts::{AccountId, RESOURCE_LIST, Resource, UNLIMITED},
-    lives::thread::Life,
     protection::apd::Apd,
 };
 use sim::{machine::Touch, rng::Rng, seeds};
@@ -131,7 +130,7 @@ impl Storm {
         let space = rig.world.thread_space(thread);
         let actor = Actor { task, thread, space };
         let bases: Vec<u64> = self.objects.iter().map(|&(base, _)| base).collect();
-        if gets(rig, actor, &bases).is_err() {
+        if rig.may_get(actor, &bases, PASSWORD).is_err() {
             rig.server.task_kill(task, 1);
             return;
         }
@@ -207,7 +206,7 @@ impl Storm {
 
     fn forgets_ended(&mut self) {
         let rig = &self.rig;
-        self.running.retain(|program| lives(rig, program.actor));
+        self.running.retain(|program| rig.lives(program.actor));
     }
 
     fn ends(&mut self) {
@@ -487,23 +486,6 @@ impl Storm {
             (rig, _) = rig.crash();
         }
     }
-}
-
-fn lives(rig: &Rig, actor: Actor) -> bool {
-    let thread = rig.server.threads.find(actor.thread);
-    thread.is_some_and(|thread| thread.life == Life::Live) && rig.server.tasks.get(actor.task).is_some()
-}
-
-/// A program gets a Clist with the passwords of objects.
-fn gets(rig: &mut Rig, actor: Actor, bases: &[u64]) -> Result<(), Error> {
-    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0])?;
-    rig.touch(actor.space, list, Access::Write)?;
-    let capabilities = bases.iter().map(|&address| Capability {
-        address,
-        password: PASSWORD,
-    });
-    rig.write_clist(actor.space, list, &capabilities.collect::<Vec<_>>(), Order::Any);
-    rig.call(actor, Call::ApdInsert, &[0, list]).map(|_| ())
 }
 
 /// A program writes to a page that it has just had.

@@ -15,7 +15,11 @@ use abi::{
 };
 use kcore::{Hardware, Machine, SpaceId, ThreadId, space::Tags, thread::Resumed};
 use sasos::accounts::{AccountId, Amounts, Resource, UNLIMITED, limits};
-use sasos::{Access, Event, Outcome, Server, Stop, lives::task::TaskId, protection::apd::Apd};
+use sasos::{
+    Access, Event, Outcome, Server, Stop,
+    lives::{task::TaskId, thread::Life},
+    protection::apd::Apd,
+};
 use sim::{
     disk::CrashDisk,
     machine::{Platform, Touch},
@@ -374,17 +378,30 @@ impl Rig {
 
     /// A task gets a Clist with the passwords of objects, which are all the same; its address.
     pub fn gets(&mut self, actor: Actor, objects: &[u64], password: u64) -> u64 {
+        self.may_get(actor, objects, password).expect("a Clist")
+    }
+
+    /// The same, if its account has what that takes.
+    pub fn may_get(&mut self, actor: Actor, objects: &[u64], password: u64) -> Result<u64, Error> {
         let capabilities: Vec<Capability> = objects
             .iter()
             .map(|&address| Capability { address, password })
             .collect();
         let bytes = (size_of::<ClistHeader>() + size_of_val(&*capabilities)) as u64;
-        let (list, _) = self
-            .call(actor, Call::ObjCreate, &[bytes.next_multiple_of(PAGE), 0])
-            .expect("an object");
+        let bytes = bytes.next_multiple_of(PAGE);
+        let (list, _) = self.call(actor, Call::ObjCreate, &[bytes, 0])?;
+        for at in (0..bytes).step_by(PAGE as usize) {
+            self.touch(actor.space, list + at, Access::Write)?;
+        }
         self.write_clist(actor.space, list, &capabilities, Order::Any);
-        self.call(actor, Call::ApdInsert, &[0, list]).expect("a Clist");
-        list
+        self.call(actor, Call::ApdInsert, &[0, list])?;
+        Ok(list)
+    }
+
+    /// Whether a thread and its task live.
+    pub fn lives(&self, actor: Actor) -> bool {
+        let thread = self.server.threads.find(actor.thread);
+        thread.is_some_and(|thread| thread.life == Life::Live) && self.server.tasks.get(actor.task).is_some()
     }
 
     /// A task ends, with all that it began.
