@@ -4,7 +4,7 @@ mod common;
 
 use abi::{
     Call, Error, Rights,
-    address::{OBJECT_BYTES_MAX, PAGE},
+    address::{OBJECT_BYTES_MAX, PAGE, SLOT},
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
@@ -136,6 +136,7 @@ fn objects_left_over_in_many_stretches_of_addresses_pay_for_the_map() {
 #[test]
 fn what_waits_for_a_checkpoint_is_bounded() {
     const NOTED_MAX: usize = 1 << 12;
+    const NOTED_BLOCKS: u64 = 256;
     let mut rig = Rig::new(73, 3000, 9000);
     let actor = rig.actor(Apd::EMPTY);
     let few = 6000;
@@ -162,6 +163,13 @@ fn what_waits_for_a_checkpoint_is_bounded() {
         rig.call(actor, Call::PageLimit, &[base, few, 4]).unwrap();
         rig.call(actor, Call::KeepObject, &[base]).unwrap();
         assert!(noted(&rig) <= NOTED_MAX + few as usize);
+    }
+    // Blocks that they take in maps are promised, and bounded, too: those of limits that lie far from each other are more.
+    let sparse = rig.kept(actor, 400 * SLOT / PAGE, 0);
+    for slot in 0..400 {
+        rig.call(actor, Call::PageLimit, &[sparse + slot * SLOT, 1, 4]).unwrap();
+        let blocks = rig.server.store.noted_blocks();
+        assert!(blocks < NOTED_BLOCKS + 10, "slot {slot}: {blocks} blocks");
     }
     rig.check();
 }
