@@ -51,6 +51,8 @@ const ACTS_EACH: u64 = 200;
 const ACTS_OF_CHILD: u64 = 20;
 /// Frames that tables which have grown may keep.
 const FRAMES_SLACK: u64 = 128;
+/// How long an end may take, in nanoseconds, where the host has fewer processors than the machine, and other work.
+const END_NS: u64 = 4 * PATIENCE_NS;
 /// The longest that a victim lives, in nanoseconds.
 const LIFE_NS: u64 = 12_000_000;
 
@@ -337,7 +339,7 @@ fn programs(setting: &Setting) -> Outcome {
 fn ends(task: &Task<'_>) -> Outcome<u64> {
     let begin = rt::time::since_boot_ns();
     task.end(9)?;
-    let shown = task.wait_for(PATIENCE_NS);
+    let shown = task.wait_for(END_NS);
     let Ok(shown) = shown else {
         let info = call::thread_info(task.thread());
         ensure!(false, "it does not end: {:?}, {info:x?}", shown.err());
@@ -353,7 +355,10 @@ fn ends(task: &Task<'_>) -> Outcome<u64> {
 
 /// Waits until the programs that victims have started are gone, too, and only so many threads are left.
 fn rest(threads: u64) -> Outcome {
-    wait_until("the programs of victims end", || {
-        figures().is_ok_and(|[now, ..]| now <= threads)
-    })
+    let is_over = || figures().is_ok_and(|[now, ..]| now <= threads);
+    let end = rt::time::since_boot_ns() + END_NS;
+    while !is_over() && rt::time::since_boot_ns() < end {
+        rt::time::sleep_ms(5)?;
+    }
+    wait_until("the programs of victims end", is_over)
 }
