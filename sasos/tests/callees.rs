@@ -393,6 +393,18 @@ fn a_callee_in_the_place_of_another_one_forgets_with_its_caller() {
     rig.check();
 }
 
+/// A client calls a procedure, comes back, and shows it a list of Clists that nobody has shown before. Each list is a callee of its own, which the service pays for.
+fn calls_with_another_list(rig: &mut Rig, client: Actor, base: u64, shown: u64) {
+    let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
+    rig.write_clist(client.space, list, &[], Order::Any);
+    for (place, word) in [1, 0, list].into_iter().enumerate() {
+        rig.store(client.space, shown + 8 * place as u64, word)
+            .expect("its own");
+    }
+    rig.enters(client, base, shown).expect("it is inside");
+    rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+}
+
 /// Callees that clients make are no reason for the ends of the service's own children to wait.
 #[test]
 fn callees_of_a_service_are_not_before_its_children() {
@@ -410,15 +422,7 @@ fn callees_of_a_service_are_not_before_its_children() {
     rig.gets(client, &[base], 9);
     let (shown, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
     for _ in 0..MANY {
-        // Each list of Clists is a callee of its own, which the service pays for.
-        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
-        rig.write_clist(client.space, list, &[], Order::Any);
-        for (place, word) in [1, 0, list].into_iter().enumerate() {
-            rig.store(client.space, shown + 8 * place as u64, word)
-                .expect("its own");
-        }
-        rig.enters(client, base, shown).expect("it is inside");
-        rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+        calls_with_another_list(&mut rig, client, base, shown);
     }
     let before = rig.server.callees.count();
     assert!(before >= MANY as usize);
@@ -480,14 +484,7 @@ fn callees_that_are_ending_do_not_count() {
     rig.gets(client, &[base], 9);
     let (shown, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
     for number in 1..=MANY {
-        let (list, _) = rig.call(client, Call::ObjCreate, &[PAGE, 0]).expect("an object");
-        rig.write_clist(client.space, list, &[], Order::Any);
-        for (place, word) in [1, 0, list].into_iter().enumerate() {
-            rig.store(client.space, shown + 8 * place as u64, word)
-                .expect("its own");
-        }
-        rig.enters(client, base, shown).expect("it is inside");
-        rig.event(client, Call::PdxReturn, [0; 6], Resumed::First);
+        calls_with_another_list(&mut rig, client, base, shown);
         if number % 90 == 0 {
             // So that those that are open are never many.
             rig.call(service, Call::ObjPasswd, &[base, 9, 0]).expect("its own");

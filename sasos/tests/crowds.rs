@@ -16,7 +16,7 @@ use abi::{
     layout::{PD_EMPTY, PD_MERGE, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
-use kcore::{Hardware, Machine, outside::Remote, thread::Resumed};
+use kcore::{Hardware, outside::Remote, thread::Resumed};
 use sasos::{
     Access, Event,
     accounts::{AccountId, RESOURCE_LIST, Resource, UNLIMITED},
@@ -120,20 +120,10 @@ impl Storm {
             }
             _ => self.programs,
         };
-        let Ok(task) = rig.server.task_make(&mut rig.world, Apd::EMPTY, parent, UNLIMITED) else {
-            return;
-        };
-        let Ok(thread) = rig.server.thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3) else {
-            rig.server.task_kill(task, 1);
-            return;
-        };
-        let space = rig.world.thread_space(thread);
-        let actor = Actor { task, thread, space };
         let bases: Vec<u64> = self.objects.iter().map(|&(base, _)| base).collect();
-        if rig.may_get(actor, &bases, PASSWORD).is_err() {
-            rig.server.task_kill(task, 1);
+        let Ok(actor) = rig.may_begin(parent, UNLIMITED, &bases, PASSWORD) else {
             return;
-        }
+        };
         let mut program = Program {
             actor,
             knows: bases,
@@ -423,16 +413,7 @@ impl Storm {
         while !self.running.is_empty() {
             self.ends();
         }
-        self.rig.server.finish_ends(&mut self.rig.world);
-        self.rig.world.disk.set_failing(0);
-        self.rig.settle();
-        // One may tell of what has failed before.
-        let _ = self.rig.checkpoint();
-        self.rig.checkpoint().expect("a checkpoint");
-        self.rig.settle();
-        self.rig.server.take_back(&mut self.rig.world);
-        self.rig.settle();
-        self.rig.check();
+        self.rig.rests();
         let [own, programs] = self.charges();
         let kept = [
             Resource::Blocks,

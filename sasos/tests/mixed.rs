@@ -14,11 +14,10 @@ use abi::{
     layout::{UNMAP_REPLACE, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
-use kcore::{Machine, outside::Remote, thread::Resumed};
+use kcore::{outside::Remote, thread::Resumed};
 use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, RESOURCE_LIST, Resource, UNLIMITED},
-    lives::task::TaskId,
     protection::apd::Apd,
 };
 use sim::{rng::Rng, seeds};
@@ -152,10 +151,11 @@ impl Mix {
             limits[Resource::Frames as usize] = 60 + self.rng.below(600);
         }
         let rig = &mut self.rig;
-        let Ok(task) = rig.server.task_make(&mut rig.world, Apd::EMPTY, parent, limits) else {
+        let Ok(actor) = rig.may_begin(parent, limits, &self.objects, PASSWORD) else {
             return;
         };
-        let Ok((actor, list)) = equipped(rig, task, &self.objects) else {
+        let task = actor.task;
+        let Ok(list) = page_of(rig, actor) else {
             rig.server.task_kill(task, 1);
             return;
         };
@@ -360,26 +360,12 @@ impl Mix {
         }
     }
 
-    /// Everything comes to rest on a disk that works.
-    fn rests(&mut self) {
-        self.rig.world.disk.set_failing(0);
-        self.rig.server.finish_ends(&mut self.rig.world);
-        self.rig.settle();
-        // One may tell of what has failed before.
-        let _ = self.rig.checkpoint();
-        self.rig.checkpoint().expect("a checkpoint");
-        self.rig.settle();
-        self.rig.server.take_back(&mut self.rig.world);
-        self.rig.settle();
-        self.rig.check();
-    }
-
     /// All programs end and all objects are deleted: nothing is charged to programs then.
     fn over(mut self) {
         while !self.players.is_empty() {
             self.ends();
         }
-        self.rests();
+        self.rig.rests();
         let bases: Vec<u64> = self.rig.server.store.objects().map(|object| object.base).collect();
         for base in bases {
             if self.rig.call(self.first, Call::ObjDelete, &[base]).is_err() {
@@ -389,7 +375,7 @@ impl Mix {
                 self.rig.ends(owner);
             }
         }
-        self.rests();
+        self.rig.rests();
         assert_eq!(self.rig.server.store.objects().count(), 0);
         self.rig.server.ledger.empty_all_hands();
         for resource in RESOURCE_LIST {
@@ -404,16 +390,11 @@ impl Mix {
     }
 }
 
-/// A thread of a new task with the passwords of objects, and with a page of its own.
-fn equipped(rig: &mut Rig, task: TaskId, objects: &[u64]) -> Result<(Actor, u64), Error> {
-    let thread = rig.server.thread_make(&mut rig.world, task, None, 0x1_0000_0000, 0, 3);
-    let thread = thread.map_err(|_| Error::NoMemory)?;
-    let space = rig.world.thread_space(thread);
-    let actor = Actor { task, thread, space };
-    rig.may_get(actor, objects, PASSWORD)?;
-    let (list, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0])?;
-    rig.touch(space, list, Access::Write)?;
-    Ok((actor, list))
+/// A new page of a program.
+fn page_of(rig: &mut Rig, actor: Actor) -> Result<u64, Error> {
+    let (base, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0])?;
+    rig.touch(actor.space, base, Access::Write)?;
+    Ok(base)
 }
 
 #[test]

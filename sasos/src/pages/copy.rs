@@ -83,9 +83,9 @@ impl Server {
         // Each event gets on, though the search for rights may have left nothing of its budget.
         loop {
             let begun = self.threads.record(caller.thread).continuation;
-            self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits, of: begun } =
+            self.threads.record(caller.thread).continuation = if let Continuation::Copies { done, waits, of: then } =
                 begun
-                && begun == of
+                && then == of
             {
                 let count = (pages - done).min(PIECE_PAGES);
                 let parts = [part(source, done, count), part(target, done, count)];
@@ -108,7 +108,7 @@ impl Server {
                 Continuation::Copies { done, waits: 0, of }
             } else {
                 let (seen, lacks) = match begun {
-                    Continuation::CopyLooks { seen, lacks, of: begun } if begun == of => (seen, lacks),
+                    Continuation::CopyLooks { seen, lacks, of: then } if then == of => (seen, lacks),
                     // It begins, or another object stands in the place of one.
                     _ => (0, 0),
                 };

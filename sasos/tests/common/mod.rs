@@ -398,6 +398,41 @@ impl Rig {
         Ok(list)
     }
 
+    /// A task below an account, with one thread and the passwords of objects, if the account has what that takes.
+    pub fn may_begin(
+        &mut self,
+        parent: AccountId,
+        limits: Amounts,
+        objects: &[u64],
+        password: u64,
+    ) -> Result<Actor, Error> {
+        let task = self.server.task_make(&mut self.world, Apd::EMPTY, parent, limits)?;
+        let equipped = self.equips(task, objects, password);
+        equipped.inspect_err(|_| self.server.task_kill(task, 1))
+    }
+
+    fn equips(&mut self, task: TaskId, objects: &[u64], password: u64) -> Result<Actor, Error> {
+        let thread = self.server.thread_make(&mut self.world, task, None, NOWHERE, 0, 3)?;
+        let space = self.world.thread_space(thread);
+        let actor = Actor { task, thread, space };
+        self.may_get(actor, objects, password)?;
+        Ok(actor)
+    }
+
+    /// Everything comes to rest on a disk that works, and nothing is kept that nobody uses.
+    pub fn rests(&mut self) {
+        self.world.disk.set_failing(0);
+        self.server.finish_ends(&mut self.world);
+        self.settle();
+        // One may tell of what has failed before.
+        let _ = self.checkpoint();
+        self.checkpoint().expect("a checkpoint");
+        self.settle();
+        self.server.take_back(&mut self.world);
+        self.settle();
+        self.check();
+    }
+
     /// Whether a thread and its task live.
     pub fn lives(&self, actor: Actor) -> bool {
         let thread = self.server.threads.find(actor.thread);
