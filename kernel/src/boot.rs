@@ -51,6 +51,8 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
         kernel: Kernel::new(pc, &memory.ranges),
         disk: None,
     };
+    // Before the first thread, whose place has room for its registers.
+    platform.kernel.hardware.vectors = Vectors::new(<S::Half as Half>::THREADS_MAX);
     let start = Start {
         resources,
         information: &information,
@@ -59,7 +61,6 @@ pub fn start<S: Supervisor>(information: u64) -> ! {
     };
     let supervisor = S::start(&mut platform, start).unwrap_or_else(|why| give_up(&why));
     domains::fill_kernel_page::<S>();
-    platform.kernel.hardware.vectors = Vectors::new(<S::Half as Half>::THREADS_MAX);
     let running = arch::start_processors(&information.processors, |id| log!("processor {id} does not start"));
     if information.processors.unused > 0 {
         log!("{} processors are not used", information.processors.unused);

@@ -312,6 +312,7 @@ fn map_nodes_go_where_heap_is_short() {
     }
     rig.ends(actor);
     rig.put_away();
+    rig.generation().unwrap();
     rig.server.take_back(&mut rig.world);
     assert!(rig.server.store.stats().map_nodes > 300);
     rig.world.kernel.hardware.heap_left = 1 << 20;

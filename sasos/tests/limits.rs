@@ -372,18 +372,18 @@ fn programs_that_write_without_rest_leave_others_their_part() {
         let mut all: Vec<_> = (0..writers).map(|_| Writer::new(&mut rig, programs, pages)).collect();
         let mut other = Writer::new(&mut rig, programs, 4);
         // Until all have waited: in the first round nobody has asked before.
-        while rig.server.store_report().generation < 12 {
+        while rig.server.checkpoint.begun() < 12 {
             run(&mut rig, &mut all);
         }
         for writer in &mut all {
             writer.copies = 0;
         }
-        while rig.server.store_report().generation < 50 {
-            let (copies, begun) = (other.copies, rig.server.store_report().generation);
+        while rig.server.checkpoint.begun() < 50 {
+            let (copies, begun) = (other.copies, rig.server.checkpoint.begun());
             while other.copies == copies {
                 run(&mut rig, &mut all);
                 other.step(&mut rig);
-                let waited = rig.server.store_report().generation - begun;
+                let waited = rig.server.checkpoint.begun() - begun;
                 assert!(
                     waited <= 2 + writers,
                     "{writers} writers: {waited} checkpoints are waited for"
@@ -412,7 +412,7 @@ fn a_sync_gives_a_part_back_whoever_pays_for_the_pages() {
     rig.server.object_at(&rig.world, base).unwrap();
     rig.gets(writer, &[base], 9);
     let (source, _) = rig.call(writer, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
-    let begun = rig.server.store_report().generation;
+    let begun = rig.server.checkpoint.begun();
     for round in 0..60 {
         for page in 0..4 {
             rig.store(writer.space, source + page * PAGE, round).unwrap();
@@ -420,7 +420,7 @@ fn a_sync_gives_a_part_back_whoever_pays_for_the_pages() {
         rig.call(writer, Call::PageCopy, &[source, base, 4]).unwrap();
         rig.call(writer, Call::PageFlush, &[base, 4]).unwrap();
     }
-    let checkpoints = rig.server.store_report().generation - begun;
+    let checkpoints = rig.server.checkpoint.begun() - begun;
     assert!(checkpoints <= 5, "{checkpoints} checkpoints");
     rig.check();
 }

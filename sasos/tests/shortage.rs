@@ -29,7 +29,7 @@ fn many_nodes(slots: u64) -> (Rig, Actor, u64) {
     for slot in 0..slots {
         rig.store(actor.space, base + slot * SLOT, slot).unwrap();
     }
-    rig.checkpoint().unwrap();
+    rig.generation().unwrap();
     rig.settle();
     (rig, actor, base)
 }

@@ -1,6 +1,6 @@
 //! Waiting for the disk: for format, mount and verify, which have nothing else to do. Nothing here takes heap.
 
-use crate::checksum::Key;
+use crate::checksum::Checksums;
 use crate::containers::copied;
 use crate::event::{MountError, Structure};
 use crate::superblock::Place;
@@ -89,7 +89,7 @@ pub(crate) fn read_blocks(
 /// Reads blocks that must be intact and shows each.
 pub(crate) fn read_checked(
     world: &mut impl World,
-    key: Key,
+    checksums: &Checksums,
     places: impl Iterator<Item = Place> + Clone,
     structure: Structure,
     mut found: impl FnMut(Place, &[u8; BLOCK]) -> Result<(), MountError>,
@@ -102,7 +102,7 @@ pub(crate) fn read_checked(
     read_blocks(world, places.map(|place| place.block), |block, bytes| {
         let bytes = bytes.map_err(|DiskError| MountError::Disk)?;
         match wanted.next() {
-            Some(place) if key.checksum(block, bytes) == place.checksum => found(place, bytes),
+            Some(place) if checksums.fit(place.checksum, block, bytes) => found(place, bytes),
             _ => Err(MountError::Damaged(structure, block)),
         }
     })

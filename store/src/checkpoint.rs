@@ -15,6 +15,8 @@
 //!
 //! So a crash never leaves both copies of a superblock unreadable: where that is so, the disk has rotted (`loss.rs`).
 //!
+//! A small checkpoint makes no generation: behind the pages it writes one journal record and flushes (`recorded.rs`).
+//!
 //! A failure leaves the previous generation untouched. The pages that it wrote stay dirty in memory and
 //! go to other blocks next time.
 
@@ -34,8 +36,12 @@ use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
+use phase::Phase;
+use recorded::Recorded;
 use relief::{Position, Relief};
 
+mod phase;
+mod recorded;
 mod relief;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
@@ -48,31 +54,6 @@ const COST_ENCODED_ROW: u64 = 250;
 const COST_SUM: u64 = 12_500;
 /// Small things that are done in one step of the end: a deletion that is forgotten costs some 340 instructions.
 const STEP_PIECE: usize = 4;
-
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Phase {
-    /// Until the marks are made of the blocks that may be used again.
-    Release,
-    Quash,
-    QuashFlush,
-    Settle,
-    Doom,
-    Pages,
-    Nodes,
-    /// Blocks of table parts that are gone are set free.
-    Freed,
-    Table,
-    Bitmap,
-    Index,
-    /// Until everything is written, for a flush covers only what is complete.
-    Drain,
-    Flush,
-    Superblock,
-    Commit,
-    Second,
-    SecondFlush,
-    Done,
-}
 
 /// How far a phase got.
 pub(crate) enum Step {
@@ -119,6 +100,8 @@ pub(crate) struct Checkpoint {
     bitmap: usize,
     index: usize,
     changed: Map<u64, ()>,
+    /// The record of a small one.
+    recorded: Option<Recorded>,
     /// How many have begun, this one included.
     number: u64,
     superblock_checksum: u64,
@@ -171,6 +154,7 @@ impl Checkpoint {
             bitmap: 0,
             index: 0,
             changed: Map::default(),
+            recorded: None,
             number: 0,
             superblock_checksum: 0,
             copy: None,
@@ -183,14 +167,14 @@ impl Checkpoint {
         }
     }
 
-    /// Begins anew, with promises for its pages, and so many blocks for nodes.
+    /// Begins anew, with promises for its pages, and so many blocks for nodes; with its number, and blocks of the journal if it is a small one.
     pub(crate) fn begin(
         &mut self,
         pages: List<DirtyPage>,
         kind: CheckpointKind,
         (loan, nodes): (Loan, u64),
         changed: Map<u64, ()>,
-        number: u64,
+        (number, record): (u64, Option<u64>),
     ) {
         let mut before = core::mem::replace(self, Self::blank());
         before.writer.clear();
@@ -200,6 +184,7 @@ impl Checkpoint {
             share: loan.blocks() + nodes,
             pages,
             changed,
+            recorded: record.map(Recorded::new),
             number,
             writer: before.writer,
             writing: before.writing,
@@ -256,7 +241,7 @@ impl Checkpoint {
                 Relief::Frames => Ok(self.relieve(store, world)),
             };
             match (step, self.relief) {
-                (Ok(Step::Complete), Relief::None) => self.phase = self.phase.next(),
+                (Ok(Step::Complete), Relief::None) => self.phase = self.phase_behind(),
                 (Ok(Step::Complete), Relief::Quiet) => self.relief = Relief::Nodes,
                 (Ok(Step::Complete), Relief::Nodes) => self.relief = Relief::Frames,
                 (Ok(Step::Complete), Relief::Frames) => self.relief = Relief::None,
@@ -296,6 +281,7 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
+            Phase::Rows => self.record_rows(store),
             Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
             Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
@@ -307,6 +293,8 @@ impl Checkpoint {
                 }
                 self.write_pages(store, world)
             }
+            Phase::Sum => Ok(self.sum_record(store)),
+            Phase::Record => self.write_record(store, world),
             Phase::Nodes => self.write_nodes(store, world),
             Phase::Freed => {
                 while let Some(block) = store.table.last_released() {
@@ -362,7 +350,7 @@ impl Checkpoint {
                 self.write_second(store, world);
                 Ok(Step::Complete)
             }
-            Phase::SecondFlush if self.kind == CheckpointKind::Periodic => Ok(Step::Complete),
+            Phase::SecondFlush if self.kind != CheckpointKind::Shutdown => Ok(Step::Complete),
             Phase::SecondFlush => {
                 // The first flush is for what is complete: the copy must be.
                 if store.copies.under_way == 0 && core::mem::replace(&mut self.copied, true) {
@@ -421,7 +409,7 @@ impl Checkpoint {
             self.node = Some(key);
             let entry = Entry {
                 block,
-                checksum: store.key.checksum(block, world.bytes(frame)),
+                checksum: store.checksums.of(block, world.bytes(frame)),
                 ..Entry::NONE
             };
             let old = store.set_node_entry(world, key, entry);
@@ -452,7 +440,7 @@ impl Checkpoint {
             let Some(frame) = self.encoded.take() else {
                 return Ok(Step::Waiting);
             };
-            let checksum = store.key.checksum(block, world.bytes(frame));
+            let checksum = store.checksums.of(block, world.bytes(frame));
             let old = store.table.set_place(part, Place { block, checksum });
             store.allocation.free(old.block);
             self.begun_parts += 1;
@@ -495,7 +483,7 @@ impl Checkpoint {
                 };
                 let at = store.geometry.bitmap_start(region) + block as u64;
                 store.allocation.encode(block, world.bytes_mut(frame));
-                sum = store.key.checksum(at, world.bytes(frame));
+                sum = store.checksums.of(at, world.bytes(frame));
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
             }
             store.allocation.regions[region].sums[block] = sum;
@@ -519,7 +507,7 @@ impl Checkpoint {
                 };
                 let at = store.geometry.index_start(region) + block as u64;
                 store.allocation.encode_index(region, block, world.bytes_mut(frame));
-                sum = store.key.checksum(at, world.bytes(frame));
+                sum = store.checksums.of(at, world.bytes(frame));
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
             }
             store.allocation.regions[region].index[block] = sum;
@@ -542,7 +530,9 @@ impl Checkpoint {
             index: core::mem::take(index),
             generation,
             nonce: store.nonce,
-            key: store.key,
+            key: store.checksums.key(),
+            of_version_1: store.checksums.of_version_1,
+            writing: 0,
             geometry: store.geometry,
             address_bits: store.address_bits,
             clean,
@@ -616,10 +606,14 @@ impl Checkpoint {
         Progress::Waiting
     }
 
-    /// The new generation is the one that is durable.
+    /// The record is durable, or the new generation is the one that is.
     fn commit(&mut self, store: &mut Store) {
         store.budget = store.budget.saturating_sub(self.share);
         store.promises.settle(self.loan);
+        if let Some(recorded) = &mut self.recorded {
+            recorded.done(store);
+            return;
+        }
         store.generation += 1;
         store.allocation.commit(region_of(store.generation));
         store.lease = self.lease;
@@ -628,6 +622,9 @@ impl Checkpoint {
     }
 
     fn commit_step(&mut self, store: &mut Store) -> bool {
+        if self.recorded.is_some() {
+            return store.forget_settled() || store.drop_rows(&mut self.changed);
+        }
         for _ in 0..STEP_PIECE {
             let Some((base, &before)) = store.deleted.from(self.forgotten) else {
                 self.forgotten = u64::MAX;
@@ -652,6 +649,10 @@ impl Checkpoint {
         store.budget = (store.budget + self.loan.blocks()).saturating_sub(self.share);
         store.over_share = Some((self.loan, self.loan.blocks()));
         store.is_undoing = true;
+        if self.recorded.is_some() {
+            // The record may be on the disk: none may follow it in this generation.
+            store.journal_state = JournalState::Closed;
+        }
         if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.
             let [block, _] = store.copies.blocks(store.generation + 1);
@@ -726,38 +727,21 @@ impl PageJob for Checkpoint {
         pages.is_some_and(|pages| page.page < pages)
     }
     fn take_block(&mut self, store: &mut Store, _: usize) -> Result<u64, Failure> {
-        store.take_young_block(&mut self.share)
+        if self.recorded.is_some() {
+            store.take_block(&mut self.share)
+        } else {
+            store.take_young_block(&mut self.share)
+        }
     }
     fn placed(&mut self, at: usize, entry: Entry) -> Purpose {
+        if let (Some(recorded), Some(page)) = (&mut self.recorded, self.pages.get(at)) {
+            recorded.put_page(page, entry);
+        }
         let _ = self.writing.insert(at, entry);
         self.written += 1;
         Purpose::Write(at)
     }
     fn outstanding(&mut self) -> &mut usize {
         &mut self.outstanding
-    }
-}
-
-impl Phase {
-    fn next(self) -> Self {
-        match self {
-            Self::Release => Self::Quash,
-            Self::Quash => Self::QuashFlush,
-            Self::QuashFlush => Self::Settle,
-            Self::Settle => Self::Doom,
-            Self::Doom => Self::Pages,
-            Self::Pages => Self::Nodes,
-            Self::Nodes => Self::Freed,
-            Self::Freed => Self::Table,
-            Self::Table => Self::Bitmap,
-            Self::Bitmap => Self::Index,
-            Self::Index => Self::Drain,
-            Self::Drain => Self::Flush,
-            Self::Flush => Self::Superblock,
-            Self::Superblock => Self::Commit,
-            Self::Commit => Self::Second,
-            Self::Second => Self::SecondFlush,
-            Self::SecondFlush | Self::Done => Self::Done,
-        }
     }
 }

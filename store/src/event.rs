@@ -42,8 +42,10 @@ pub struct Ticket(pub u64);
 /// The purpose of a checkpoint.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum CheckpointKind {
-    /// Life goes on.
+    /// Life goes on. What is small is a record in the journal.
     Periodic,
+    /// It makes a generation, however small it is: blocks that nothing needs come back after two of these.
+    Generation,
     /// The last one before power-off: the next mount finds the store clean and loses no addresses.
     Shutdown,
 }
@@ -332,6 +334,8 @@ pub enum MountError {
     Damaged(Structure, u64),
     /// Written by a newer system: its format version.
     Newer(u32),
+    /// It has features that this system does not know, without which it cannot be read, or not be written to: their bits.
+    Features(u64),
     /// For another address width (given).
     AddressBits(u32),
     /// The disk reported an error, where something stable may be.

@@ -32,6 +32,8 @@ impl Store {
                 low: world.next_u64(),
                 high: world.next_u64(),
             },
+            of_version_1: false,
+            writing: 0,
             geometry,
             address_bits: options.address_bits,
             clean: true,

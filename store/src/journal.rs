@@ -13,7 +13,7 @@
 //! The first record of a generation is chained to the superblock's checksum.
 
 use crate::bytes::{Reader, Unread, Writer, set_word, word};
-use crate::checksum::{Key, Sum};
+use crate::checksum::{Checksums, Sum};
 use crate::containers::{filled, push_reserved};
 use crate::event::PageFlags;
 use crate::heap::{NoHeap, with_room};
@@ -26,6 +26,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"GJOURNAL");
 const CHECKSUM_AT: usize = 8;
 /// The start of the part that the checksum covers.
 const COVERED: usize = 16;
+/// Offset of the bytes of items and their number.
+const COUNTS_AT: usize = 48;
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 64;
 
@@ -58,7 +60,7 @@ impl Item {
             Self::Delete(_) => 9,
             Self::Zero { .. } => 25,
             Self::Limit { .. } => 19,
-            Self::Page { .. } => 33,
+            Self::Page { .. } => PAGE_BYTES,
         }
     }
 
@@ -121,6 +123,9 @@ impl Item {
     }
 }
 
+/// Bytes of a page in a record.
+pub(crate) const PAGE_BYTES: usize = 33;
+
 /// Blocks of a record with that many bytes of items.
 pub(crate) fn record_blocks(item_bytes: usize) -> u64 {
     (HEADER + item_bytes).div_ceil(BLOCK) as u64
@@ -150,22 +155,20 @@ impl Chain {
         }
     }
 
-    /// The next record, of so many items of so many bytes, which are yet to be put in.
+    /// The next record, with room for so many bytes of items, which are yet to be put in.
     ///
     /// # Errors
     /// [`NoHeap`].
-    pub(crate) fn draft(&self, key: Key, items: usize, item_bytes: usize) -> Result<Draft, NoHeap> {
+    pub(crate) fn draft(&self, checksums: &Checksums, item_bytes: usize) -> Result<Draft, NoHeap> {
         let mut bytes = filled(0, record_blocks(item_bytes) as usize * BLOCK)?;
         let mut out = Writer::new(&mut bytes, 0);
         out.put_words([MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
-        out.put_u32(item_bytes as u32);
-        out.put_u32(items as u32);
-        out.put_u64(0);
         Ok(Draft {
             bytes,
+            items: 0,
             end: HEADER,
             summed: COVERED,
-            sum: key.sum(),
+            sum: checksums.sum(),
         })
     }
 
@@ -180,9 +183,10 @@ impl Chain {
     }
 }
 
-/// A record in the making: the items are put in, then it is summed up block by block, then it can be written.
+/// A record in the making: the items are put in, then it is summed up piece by piece, then it can be written.
 pub(crate) struct Draft {
     bytes: Vec<u8>,
+    items: u32,
     /// The end of the items so far.
     end: usize,
     /// The end of what is summed up.
@@ -196,16 +200,33 @@ impl Draft {
         self.bytes.chunks_exact(BLOCK)
     }
 
+    /// Bytes of items that there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.len() - self.end
+    }
+
     /// Puts an item in.
     pub(crate) fn put(&mut self, item: &Item) {
         item.encode(&mut Writer::new(&mut self.bytes[self.end..], 0));
         self.end += item.bytes();
+        self.items += 1;
     }
 
-    /// Sums one more block up; the checksum, when that was the last one of a record that begins at `block`.
-    pub(crate) fn sum_up(&mut self, block: u64) -> Option<u64> {
-        let end = (self.summed / BLOCK + 1) * BLOCK;
-        self.sum.add(&self.bytes[self.summed..end]);
+    /// No item comes any more: the header tells of those that are there, and what they did not need goes.
+    fn close(&mut self) {
+        let item_bytes = self.end - HEADER;
+        let counts = item_bytes as u64 | u64::from(self.items) << 32;
+        set_word(&mut self.bytes, COUNTS_AT, counts);
+        self.bytes.truncate(record_blocks(item_bytes) as usize * BLOCK);
+    }
+
+    /// Sums a piece of the length of a block up; the checksum, when that was the last one of a record that begins at `block`.
+    pub(crate) fn sum_up(&mut self, checksums: &Checksums, block: u64) -> Option<u64> {
+        if self.summed == COVERED {
+            self.close();
+        }
+        let end = (self.summed + BLOCK).min(self.bytes.len());
+        self.sum.add(checksums, &self.bytes[self.summed..end]);
         self.summed = end;
         (end == self.bytes.len()).then(|| {
             let checksum = self.sum.finish(block);
@@ -261,10 +282,10 @@ impl Header {
     }
 
     /// Whether the record that fills `bytes`, found at `block`, is intact.
-    pub(crate) fn is_intact(&self, key: Key, block: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn is_intact(&self, checksums: &Checksums, block: u64, bytes: &[u8]) -> bool {
         bytes
             .get(COVERED..)
-            .is_some_and(|covered| key.checksum(block, covered) == self.checksum)
+            .is_some_and(|covered| checksums.fit(self.checksum, block, covered))
     }
 
     /// The items.
@@ -286,14 +307,19 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::Key;
 
-    fn encode(chain: Chain, key: Key, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
-        let bytes = items.iter().map(Item::bytes).sum();
-        let mut draft = chain.draft(key, items.len(), bytes).unwrap();
+    fn checksums() -> Checksums {
+        Checksums::new(Key { low: 1, high: 2 }, false).unwrap()
+    }
+
+    fn encode(chain: Chain, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
+        // More room than they need.
+        let mut draft = chain.draft(&checksums(), 3 * BLOCK).unwrap();
         for item in items {
             draft.put(item);
         }
-        let checksum = core::iter::from_fn(|| Some(draft.sum_up(block)))
+        let checksum = core::iter::from_fn(|| Some(draft.sum_up(&checksums(), block)))
             .flatten()
             .next()
             .unwrap();
@@ -332,13 +358,12 @@ mod tests {
                 entry,
             },
         ];
-        let key = Key { low: 1, high: 2 };
         let chain = Chain::new(3, 4, 5);
-        let (bytes, checksum) = encode(chain, key, 10, &items);
+        let (bytes, checksum) = encode(chain, 10, &items);
         let header = Header::decode(&bytes).unwrap();
         assert_eq!(header.checksum, checksum);
-        assert!(header.is_intact(key, 10, &bytes));
-        assert!(!header.is_intact(key, 11, &bytes));
+        assert!(header.is_intact(&checksums(), 10, &bytes));
+        assert!(!header.is_intact(&checksums(), 11, &bytes));
         assert_eq!(header.items(&bytes, 47).as_deref(), Ok(&items[..]));
         assert_eq!(
             bytes.len() as u64 / 4096,
@@ -350,7 +375,7 @@ mod tests {
         #[test]
         fn nothing_makes_the_decoder_panic(changes in proptest::collection::vec((0..4096_usize, proptest::num::u8::ANY), 0..40)) {
             let record = ObjectRecord { base: 4096, pages: 2, ..ObjectRecord::default() };
-            let (mut bytes, _) = encode(Chain::new(3, 4, 5), Key::default(), 10, &[Item::Put(record), Item::Delete(8192)]);
+            let (mut bytes, _) = encode(Chain::new(3, 4, 5), 10, &[Item::Put(record), Item::Delete(8192)]);
             for (at, byte) in changes {
                 bytes[at] = byte;
             }

@@ -44,6 +44,7 @@ mod prepared;
 
 mod io;
 mod journal;
+mod recording;
 
 mod store;
 

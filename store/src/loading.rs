@@ -72,7 +72,10 @@ impl Store {
         };
         let bad = if result.is_err() {
             Some(BadPage::Disk)
-        } else if self.key.checksum(missing.entry.block, world.bytes(frame)) == missing.entry.checksum {
+        } else if self
+            .checksums
+            .fit(missing.entry.checksum, missing.entry.block, world.bytes(frame))
+        {
             None
         } else {
             self.note_damage(missing.entry.block);

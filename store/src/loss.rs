@@ -120,6 +120,10 @@ impl Display for MountError {
             }
             Self::Damaged(structure, block) => write!(f, "it is damaged: {structure:?} at block {block}"),
             Self::Newer(version) => write!(f, "it was written by a newer system (format {version})"),
+            Self::Features(unknown) => write!(
+                f,
+                "it has features of a newer system (bits {unknown:#x}); where it can be read without them, a read-only look shows it"
+            ),
             Self::AddressBits(bits) => write!(f, "it is for addresses of {bits} bits"),
             Self::Disk => write!(
                 f,

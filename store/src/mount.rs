@@ -7,7 +7,7 @@
 use crate::allocation::Allocation;
 use crate::blocking::{read_blocks, read_checked};
 use crate::breaks::{Breaks, Invariant};
-use crate::checksum::Key;
+use crate::checksum::Checksums;
 use crate::containers::{copied, push, push_reserved, reserve};
 use crate::copies::COPIES;
 use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
@@ -70,6 +70,10 @@ impl Store {
         if superblock.address_bits != abi::address::ADDRESS_BITS {
             return Err(MountError::AddressBits(superblock.address_bits));
         }
+        if superblock.writing != 0 && mode != MountMode::ReadOnly {
+            return Err(MountError::Features(superblock.writing));
+        }
+        let checksums = Checksums::new(superblock.key, superblock.of_version_1)?;
         let mut report = MountReport {
             generation: superblock.generation,
             superblock: found.block,
@@ -81,13 +85,13 @@ impl Store {
             losses: Vec::new(),
             first_slot: superblock.lease,
         };
-        let allocation = load_bitmaps(world, superblock, found.previous.as_ref(), breaks, &mut report)?;
-        let table = load_table(world, superblock)?;
+        let allocation = load_bitmaps(world, &checksums, &found, breaks, &mut report)?;
+        let table = load_table(world, &checksums, superblock)?;
         let mut store = Self::from_parts(Parts {
             mode,
             breaks,
             geometry: superblock.geometry,
-            key: superblock.key,
+            checksums,
             address_bits: superblock.address_bits,
             generation: superblock.generation,
             nonce: superblock.nonce,
@@ -151,7 +155,7 @@ impl Store {
             return Ok(());
         }
         self.nonce = world.next_u64();
-        let begun = self.checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic);
+        let begun = self.checkpoint_begin(world, Vec::new(), CheckpointKind::Generation);
         begun.map_err(|_| MountError::Memory)?;
         loop {
             match self.poll(world) {
@@ -188,6 +192,7 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
         match Superblock::decode(block, bytes) {
             Ok((superblock, checksum)) => push_reserved(&mut good, (block, superblock, checksum)),
             Err(Unfit::Newer(version)) => return Err(MountError::Newer(version)),
+            Err(Unfit::Features(unknown)) => return Err(MountError::Features(unknown)),
             Err(Unfit::NoHeap) => return Err(MountError::Memory),
             Err(reason) => {
                 push_reserved(&mut bad, block);
@@ -255,11 +260,12 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
 
 fn load_bitmaps(
     world: &mut impl World,
-    current: &Superblock,
-    previous: Option<&Superblock>,
+    checksums: &Checksums,
+    found: &Superblocks,
     breaks: Breaks,
     report: &mut MountReport,
 ) -> Result<Allocation, MountError> {
+    let Superblocks { current, previous, .. } = found;
     let too_large = |NoHeap| MountError::TooLarge {
         blocks: current.geometry.total,
         heap: Allocation::heap(&current.geometry),
@@ -268,6 +274,7 @@ fn load_bitmaps(
     let region = region_of(current.generation);
     load_bitmap(
         world,
+        checksums,
         current,
         &mut allocation.used.0,
         &mut allocation.regions[region].sums,
@@ -276,7 +283,7 @@ fn load_bitmaps(
         Some(previous) => {
             let mut words = zeroed(allocation.used.0.len() as u64).map_err(too_large)?;
             let mut sums = zeroed(current.geometry.bitmap_blocks()).map_err(too_large)?;
-            Some(load_bitmap(world, previous, &mut words, &mut sums).map(|()| words))
+            Some(load_bitmap(world, checksums, previous, &mut words, &mut sums).map(|()| words))
         }
         None => None,
     };
@@ -303,21 +310,28 @@ fn load_bitmaps(
 /// Reads the bitmap of a generation, and the checksums of its blocks, into zeroes.
 fn load_bitmap(
     world: &mut impl World,
+    checksums: &Checksums,
     superblock: &Superblock,
     words: &mut [u64],
     sums: &mut [u64],
 ) -> Result<(), MountError> {
-    let Superblock { geometry, key, .. } = *superblock;
+    let geometry = superblock.geometry;
     let region = region_of(superblock.generation);
-    load_words(world, key, geometry.index_start(region), &superblock.index, sums)?;
-    load_words(world, key, geometry.bitmap_start(region), sums, words)
+    load_words(world, checksums, geometry.index_start(region), &superblock.index, sums)?;
+    load_words(world, checksums, geometry.bitmap_start(region), sums, words)
 }
 
 /// Reads blocks of words whose checksums are given; where there is none, the block was never written.
-fn load_words(world: &mut impl World, key: Key, start: u64, sums: &[u64], words: &mut [u64]) -> Result<(), MountError> {
+fn load_words(
+    world: &mut impl World,
+    checksums: &Checksums,
+    start: u64,
+    sums: &[u64],
+    words: &mut [u64],
+) -> Result<(), MountError> {
     let places = (start..).zip(sums).filter(|&(_, &checksum)| checksum != 0);
     let places = places.map(|(block, &checksum)| Place { block, checksum });
-    read_checked(world, key, places, Structure::Bitmap, |place, bytes| {
+    read_checked(world, checksums, places, Structure::Bitmap, |place, bytes| {
         let from = (place.block - start) as usize * (BLOCK / 8);
         for (word, found) in words.iter_mut().skip(from).zip(bytes.chunks_exact(8)) {
             *word = crate::bytes::word(found, 0);
@@ -329,12 +343,12 @@ fn load_words(world: &mut impl World, key: Key, start: u64, sums: &[u64], words:
 /// A row whose body is yet to be read, with the length of the body.
 type LoadedRow = (Row, usize);
 
-fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, MountError> {
+fn load_table(world: &mut impl World, checksums: &Checksums, superblock: &Superblock) -> Result<Table, MountError> {
     let mut table = Table::new()?;
     let root = superblock.table;
     if root.block != 0 {
         let mut ids: Vec<NodeId> = Vec::new();
-        let levels = read_levels(world, superblock)?;
+        let levels = read_levels(world, checksums, superblock)?;
         let leaves = levels.iter().flatten().filter_map(|(_, node)| match node {
             Decoded::Leaf(rows) => Some(rows),
             Decoded::Inner(_) => None,
@@ -345,7 +359,7 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
             reserve(&mut ids, level.len())?;
             for (place, node) in level {
                 let body = match node {
-                    Decoded::Leaf(rows) => Body::Leaf(read_bodies(world, superblock, rows)?),
+                    Decoded::Leaf(rows) => Body::Leaf(read_bodies(world, checksums, superblock.address_bits, rows)?),
                     Decoded::Inner(children) => {
                         let mut known = with_room(children.len())?;
                         known.extend(children.into_iter().map(|(key, _)| key).zip(below.by_ref()));
@@ -368,7 +382,11 @@ fn load_table(world: &mut impl World, superblock: &Superblock) -> Result<Table, 
 }
 
 /// All nodes, level by level from the root.
-fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Vec<(Place, Decoded)>>, MountError> {
+fn read_levels(
+    world: &mut impl World,
+    checksums: &Checksums,
+    superblock: &Superblock,
+) -> Result<Vec<Vec<(Place, Decoded)>>, MountError> {
     let mut levels = with_room(HEIGHT_MAX)?;
     let mut next = with_room(1)?;
     push_reserved(&mut next, superblock.table);
@@ -376,7 +394,7 @@ fn read_levels(world: &mut impl World, superblock: &Superblock) -> Result<Vec<Ve
         let mut level = with_room(next.len())?;
         let mut below: Vec<Place> = Vec::new();
         let places = next.iter().copied();
-        read_checked(world, superblock.key, places, Structure::Table, |place, bytes| {
+        read_checked(world, checksums, places, Structure::Table, |place, bytes| {
             let node = decode(bytes, superblock.address_bits);
             let node = node.map_err(|unread| unread.at(Structure::Table, place.block))?;
             match &node {
@@ -416,18 +434,23 @@ fn require_distinct<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Resu
     }
 }
 
-fn read_bodies(world: &mut impl World, superblock: &Superblock, rows: Vec<LoadedRow>) -> Result<Vec<Row>, MountError> {
+fn read_bodies(
+    world: &mut impl World,
+    checksums: &Checksums,
+    address_bits: u32,
+    rows: Vec<LoadedRow>,
+) -> Result<Vec<Row>, MountError> {
     let mut whole = with_room(rows.len())?;
     for (mut row, length) in rows {
         if let Some(&Place { block: first, .. }) = row.overflow.first() {
             let mut body = with_room(row.overflow.len() * BLOCK)?;
             let places = row.overflow.iter().copied();
-            read_checked(world, superblock.key, places, Structure::Table, |_, bytes| {
+            read_checked(world, checksums, places, Structure::Table, |_, bytes| {
                 body.extend_from_slice(bytes);
                 Ok(())
             })?;
             let body = body.get(..length).ok_or(MountError::Damaged(Structure::Table, first))?;
-            let decoded = row.record.decode_body(body, superblock.address_bits);
+            let decoded = row.record.decode_body(body, address_bits);
             decoded.map_err(|unread| unread.at(Structure::Table, first))?;
         }
         push_reserved(&mut whole, row);

@@ -197,7 +197,7 @@ impl Store {
         };
         let outcome = if result.is_err() {
             Err(BadPage::Disk)
-        } else if self.key.checksum(entry.block, world.bytes(frame)) == entry.checksum {
+        } else if self.checksums.fit(entry.checksum, entry.block, world.bytes(frame)) {
             Ok(entry.flags)
         } else {
             Err(BadPage::Checksum)

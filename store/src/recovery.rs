@@ -237,7 +237,7 @@ impl Store {
             let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
                 break Some(TailReason::Torn);
             };
-            if !header.is_intact(self.key, at, bytes) {
+            if !header.is_intact(&self.checksums, at, bytes) {
                 break ours.then_some(TailReason::Torn);
             }
             let items = match header.items(bytes, self.address_bits) {
@@ -308,7 +308,7 @@ impl Store {
                 && wanted(&header)
                 && record_blocks(header.item_bytes) <= RECORD_BLOCKS
                 && let Some(bytes) = region.blocks(world, at, record_blocks(header.item_bytes))?
-                && header.is_intact(self.key, start + at, bytes)
+                && header.is_intact(&self.checksums, start + at, bytes)
             {
                 let items = match header.items(bytes, self.address_bits) {
                     Ok(items) => items,
@@ -341,11 +341,12 @@ impl Store {
         }
         let (mut wanted, mut missing) = (entries(), None);
         read_blocks(world, entries().map(|entry| entry.block), |block, bytes| {
-            let checksum = wanted.next().map(|entry| entry.checksum);
-            match bytes {
-                Ok(bytes) if Some(self.key.checksum(block, bytes)) == checksum => {}
+            let entry = wanted.next();
+            let fit = |bytes| entry.is_some_and(|entry| self.checksums.fit(entry.checksum, block, bytes));
+            match bytes.map(|bytes| fit(bytes)) {
+                Ok(true) => {}
                 // A page that is not there: the record counts for nothing, whatever could not be read.
-                Ok(_) => missing = Some(TailReason::Data),
+                Ok(false) => missing = Some(TailReason::Data),
                 Err(_) => missing = missing.or(Some(TailReason::Unread)),
             }
             Ok(())

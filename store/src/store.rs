@@ -12,7 +12,7 @@ use crate::allocation::Allocation;
 use crate::breaks::Breaks;
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
-use crate::checksum::Key;
+use crate::checksum::Checksums;
 use crate::containers::List;
 use crate::containers::{Boxed, Map, Queue, boxed};
 use crate::copies::Copies;
@@ -86,7 +86,9 @@ pub struct Store {
     pub(crate) mode: MountMode,
     pub(crate) breaks: Breaks,
     pub(crate) geometry: Geometry,
-    pub(crate) key: Key,
+    /// Map nodes that small checkpoints leave changed in memory, at most.
+    pub(crate) unwritten_nodes_max: usize,
+    pub(crate) checksums: Checksums,
     pub(crate) address_bits: u32,
     pub(crate) nonce: u64,
     /// The last durable generation.
@@ -175,11 +177,15 @@ pub struct Store {
     jobs_went_first: bool,
 }
 
+/// Map nodes that small checkpoints leave changed in memory, at most, unless somebody says otherwise.
+const UNWRITTEN_NODES: usize = 256;
 /// Map nodes on their way that there is always room for.
 const LOADS_MIN: usize = 64;
 
 /// The cost of a block, checksum and request included.
-pub(crate) const COST_BLOCK: u64 = 14_000;
+pub(crate) const COST_BLOCK: u64 = 6_400;
+/// The cost of the checksum of version 1, which a block that is read may bear in an image that was made by that version.
+const COST_OLD_CHECKSUM: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
 const COST_WRITTEN: u64 = 2_400;
 /// The cost of looking how a read may go on, and of asking for its block.
@@ -204,7 +210,7 @@ pub(crate) struct Parts {
     pub(crate) mode: MountMode,
     pub(crate) breaks: Breaks,
     pub(crate) geometry: Geometry,
-    pub(crate) key: Key,
+    pub(crate) checksums: Checksums,
     pub(crate) address_bits: u32,
     pub(crate) generation: u64,
     pub(crate) nonce: u64,
@@ -224,7 +230,8 @@ impl Store {
             mode: parts.mode,
             breaks: parts.breaks,
             geometry: parts.geometry,
-            key: parts.key,
+            unwritten_nodes_max: UNWRITTEN_NODES,
+            checksums: parts.checksums,
             address_bits: parts.address_bits,
             nonce: parts.nonce,
             generation: parts.generation,
@@ -425,11 +432,7 @@ impl Store {
     fn take_up(&mut self, world: &mut impl World) {
         // Nothing left is no reason to come again where nothing has come: jobs that wait for the disk would look again and again.
         while let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world)) {
-            let cost = match purpose {
-                Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
-                _ => COST_WRITTEN,
-            };
-            if !self.may_go_on(cost) {
+            if !self.may_go_on(self.cost_of(&purpose)) {
                 self.arrived = Some((purpose, result));
                 return;
             }
@@ -502,7 +505,8 @@ impl Store {
         self.pending.hand_over(&mut self.settling);
         let changed = core::mem::take(&mut self.changed);
         self.checkpoints += 1;
-        job.begin(pages, kind, (loan, nodes), changed, self.checkpoints);
+        let record = self.record_for(kind, pages.len(), &changed);
+        job.begin(pages, kind, (loan, nodes), changed, (self.checkpoints, record));
         if let Some(reason) = failure {
             job.fail(reason);
         }
@@ -527,11 +531,17 @@ impl Store {
         self.frozen
     }
 
-    pub(crate) fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
-        self.spend(match purpose {
+    /// The cost of taking a completion up.
+    fn cost_of(&self, purpose: &Purpose) -> u64 {
+        match purpose {
+            Purpose::Page(_) | Purpose::Node(_) if self.checksums.of_version_1 => COST_BLOCK + COST_OLD_CHECKSUM,
             Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
             _ => COST_WRITTEN,
-        });
+        }
+    }
+
+    pub(crate) fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
+        self.spend(self.cost_of(&purpose));
         match purpose {
             Purpose::Page(read) => self.page_arrived(world, read, result),
             Purpose::Node(key) => self.node_arrived(world, key, result),
@@ -683,6 +693,16 @@ impl Store {
         self.table.blocks() + self.table.height() + 1
     }
 
+    /// Says how many map nodes small checkpoints may leave changed in memory, which stay there until one makes a generation. A part of the memory.
+    pub fn keep_unwritten(&mut self, nodes: usize) {
+        self.unwritten_nodes_max = nodes;
+    }
+
+    /// Whether there are map nodes that only a generation writes.
+    pub fn has_unwritten(&self) -> bool {
+        self.maps.dirty_len() > 0
+    }
+
     /// Blocks that are spoken for.
     pub(crate) fn needed(&self) -> u64 {
         let dirty = if self.is_frozen() {
@@ -723,7 +743,7 @@ impl Store {
     /// Secret words for a generator of passwords. Each mount for writing has committed a generation that no mount
     /// before had, so these are others after each start, as long as the image is not copied.
     pub fn seed(&self) -> [u64; 2] {
-        self.key.seed(self.generation, self.nonce)
+        self.checksums.key().seed(self.generation, self.nonce)
     }
 
     /// The figures.

@@ -10,14 +10,20 @@ use alloc::vec::Vec;
 
 /// The first eight bytes of a superblock.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GONDWANA");
-/// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format. Those from [`OLDEST`] on are read.
+pub(crate) const VERSION: u32 = 2;
+/// The oldest version that is read.
+const OLDEST: u32 = 1;
+/// Feature of reading: blocks may bear the checksum of version 1.
+const CHECKSUMS_OF_VERSION_1: u64 = 1;
 /// No store lives so long; so generations can be counted on without fear of overflow.
 const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
 const CLEAN: u32 = 1;
 /// Offset of the version.
 const VERSION_AT: usize = 8;
+/// Offset of the two words of features, without which nobody may read the store, and write to it; behind the longest index.
+const FEATURES_AT: usize = 112 + 8 * INDEX_MAX as usize;
 /// Offset of the generation.
 const GENERATION_AT: usize = 32;
 /// Offset of the checksum: the last word.
@@ -37,6 +43,10 @@ pub(crate) struct Superblock {
     /// Drawn at each mount, so that nothing an earlier run wrote passes for ours.
     pub(crate) nonce: u64,
     pub(crate) key: Key,
+    /// Whether there may be blocks that bear the checksum of version 1.
+    pub(crate) of_version_1: bool,
+    /// Features of writing, none of which is known.
+    pub(crate) writing: u64,
     pub(crate) geometry: Geometry,
     pub(crate) address_bits: u32,
     pub(crate) clean: bool,
@@ -60,6 +70,8 @@ pub(crate) enum Unfit {
     Damaged,
     /// Ours, of a later version.
     Newer(u32),
+    /// Ours, with features of reading that are unknown.
+    Features(u64),
     /// There is no heap for its index.
     NoHeap,
 }
@@ -97,6 +109,9 @@ impl Superblock {
             self.index.len() as u64,
         ]);
         out.put_all(&self.index, |sum| sum.to_le_bytes());
+        let features = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
+        set_word(bytes, FEATURES_AT, features);
+        set_word(bytes, FEATURES_AT + 8, self.writing);
         // Both copies carry the checksum of the first one's place, so that they are equal.
         let checksum = self.key.checksum(block & !1, &bytes[..CHECKSUM_AT]);
         set_word(bytes, CHECKSUM_AT, checksum);
@@ -110,34 +125,40 @@ impl Superblock {
             return Err(Unfit::Foreign);
         }
         // The version stands before everything that another version may have changed.
-        match reader.u32() {
+        let version = match reader.u32() {
             Ok(version) if version > VERSION => return Err(Self::newer_or_rotten(block, bytes, version)),
-            Ok(VERSION) => {}
+            Ok(version @ OLDEST..=VERSION) => version,
             _ => return Err(Unfit::Damaged),
-        }
-        let found = Self::decode_fields(&mut reader)?;
+        };
+        let mut found = Self::decode_fields(&mut reader)?;
+        let [reading, writing] = [0, 8].map(|at| word(bytes, FEATURES_AT + at));
+        found.of_version_1 = version == 1 || reading & CHECKSUMS_OF_VERSION_1 != 0;
+        found.writing = writing;
         let checksum = word(bytes, CHECKSUM_AT);
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
             && found.geometry.is_sound()
             && found.index.len() as u64 == found.geometry.index_blocks()
             && found.generation % 2 == block / 2
             && (1..GENERATION_END).contains(&found.generation);
-        if intact {
-            Ok((found, checksum))
-        } else {
-            Err(Unfit::Damaged)
+        match reading & !CHECKSUMS_OF_VERSION_1 {
+            _ if !intact => Err(Unfit::Damaged),
+            0 => Ok((found, checksum)),
+            unknown => Err(Unfit::Features(unknown)),
         }
     }
 
     /// A superblock of ours in which only the version has rotted is not of a newer system.
     fn newer_or_rotten(block: u64, bytes: &[u8; BLOCK], version: u32) -> Unfit {
         let mut ours = *bytes;
-        ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
-        match Self::decode(block, &ours) {
-            Ok(_) => Unfit::Damaged,
-            Err(Unfit::NoHeap) => Unfit::NoHeap,
-            Err(_) => Unfit::Newer(version),
+        for known in OLDEST..=VERSION {
+            ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&known.to_le_bytes());
+            match Self::decode(block, &ours) {
+                Ok(_) | Err(Unfit::Features(_)) => return Unfit::Damaged,
+                Err(Unfit::NoHeap) => return Unfit::NoHeap,
+                Err(_) => {}
+            }
         }
+        Unfit::Newer(version)
     }
 
     /// The generation that an unreadable superblock says it is of.
@@ -160,6 +181,8 @@ impl Superblock {
                 low: reader.u64()?,
                 high: reader.u64()?,
             },
+            of_version_1: false,
+            writing: 0,
             geometry,
             address_bits,
             clean,
@@ -194,6 +217,8 @@ mod tests {
             generation: 6,
             nonce: 7,
             key: Key { low: 1, high: 2 },
+            of_version_1: false,
+            writing: 0,
             geometry,
             address_bits: 47,
             clean: true,

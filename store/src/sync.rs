@@ -9,11 +9,12 @@ use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::{NoHeap, with_room};
 use crate::io::Purpose;
-use crate::journal::{Draft, Item, record_blocks};
+use crate::journal::{Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
 use crate::pending::{Entries, Journaled, MapChanges};
+use crate::recording::Recording;
 use crate::space::Loan;
-use crate::store::{COST_BLOCK, COST_STEP, JournalState, Progress, Running, Store, Work};
+use crate::store::{COST_STEP, JournalState, Progress, Running, Store, Work};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
@@ -24,19 +25,8 @@ const GROUP_MAX: usize = 32;
 const CHANGES_MAX: usize = 32;
 /// Changes that jobs have of such an object at most and that must have room in the copy.
 const BENEATH_MAX: usize = 256;
-/// A page in a record: all are of one size.
-const PAGE: Item = Item::Page {
-    base: 0,
-    page: 0,
-    entry: Entry::NONE,
-};
-/// The cost of an item of a record, and of each byte of it.
-const COST_ITEM: u64 = 400;
-const COST_BYTE: u64 = 3;
 /// The cost of giving a page back, or of promising it its room again.
 const COST_PAGE: u64 = 450;
-/// The cost of copying a block of the record, and of having it written.
-const COST_COPY: u64 = 4_000;
 
 /// A sync that waits.
 pub(crate) struct SyncRequest {
@@ -93,9 +83,7 @@ pub(crate) struct SyncGroup {
     writer: PageWriter<(usize, usize)>,
     outstanding: usize,
     failure: Option<Failure>,
-    draft: Option<Draft>,
-    /// Checksum and blocks of the record, once it is summed up.
-    record: Option<(u64, u64)>,
+    record: Recording,
     flushing: bool,
     /// Whether the disk has done its part.
     is_ending: bool,
@@ -236,7 +224,7 @@ impl Store {
             }
             push_reserved(&mut request.replaced, (base, changes));
         }
-        request.bytes = request.items.iter().map(Item::bytes).sum::<usize>() + pages * PAGE.bytes();
+        request.bytes = request.items.iter().map(Item::bytes).sum::<usize>() + pages * PAGE_BYTES;
         Ok(self.room_for_changes(request.replaced.len())?)
     }
 
@@ -274,23 +262,23 @@ impl Store {
         if self.is_undoing || self.over_share.is_some() || waiting.count() >= GROUP_MAX {
             return false;
         }
-        let mut used = 0;
-        if !self.is_frozen() {
-            if self.journal_state == JournalState::Closed {
-                return false;
-            }
-            used = self.journal.used;
-            if let Running::Sync(group) = &self.running {
-                used += group.blocks;
-            }
-        }
-        for work in self.queue.iter() {
-            match work {
-                Work::Checkpoint(_) => used = 0,
-                Work::Sync(request) => used += request.blocks(),
-            }
-        }
-        request.blocks() <= RECORD_BLOCKS && used + request.blocks() <= self.geometry.journal
+        let (end, blocks) = (self.journal_end(), request.blocks());
+        blocks <= RECORD_BLOCKS && end.is_some_and(|end| end + blocks <= self.geometry.journal)
+    }
+
+    /// The end of the journal behind all that runs and waits; `None` if no record may follow.
+    pub(crate) fn journal_end(&self) -> Option<u64> {
+        let is_open = self.journal_state == JournalState::Open;
+        let end = is_open.then_some(self.journal.used);
+        let end = match &self.running {
+            Running::Nothing => end,
+            Running::Checkpoint(job) => job.journal_behind(end),
+            Running::Sync(group) => end.map(|end| end + group.blocks),
+        };
+        self.queue.iter().fold(end, |end, work| match work {
+            Work::Checkpoint(job) => job.journal_behind(end),
+            Work::Sync(request) => end.map(|end| end + request.blocks()),
+        })
     }
 
     /// Hands back a request that was not accepted.
@@ -355,8 +343,7 @@ impl SyncGroup {
             writer: PageWriter::new()?,
             outstanding: 0,
             failure: None,
-            draft: None,
-            record: None,
+            record: Recording::default(),
             flushing: false,
             is_ending: false,
         })
@@ -411,14 +398,14 @@ impl SyncGroup {
         }
         if !core::mem::replace(&mut self.is_ending, true) {
             self.next = (0, 0);
-            self.draft = None;
             if self.failure.is_some() {
                 // The record may have reached the disk all the same: its blocks stay pinned like any
                 // others, nothing may follow it, and what relied on it fails too.
                 store.journal_state = JournalState::Closed;
                 store.is_undoing = true;
-            } else if let Some((checksum, blocks)) = self.record.take() {
-                store.journal = store.journal.after(checksum, blocks);
+                self.record.clear();
+            } else {
+                self.record.done(store);
                 self.blocks = 0;
             }
         }
@@ -453,8 +440,8 @@ impl SyncGroup {
                 written
             }
             Phase::Encode => self.encode(store),
-            Phase::Sum => Ok(self.sum_up(store)),
-            Phase::Record => self.write_record(store, world),
+            Phase::Sum => Ok(self.record.sum_up(store)),
+            Phase::Record => self.record.write(store, world, &mut self.outstanding),
             Phase::Flush => {
                 if self.outstanding == 0 && !core::mem::replace(&mut self.flushing, true) {
                     self.outstanding += 1;
@@ -480,15 +467,11 @@ impl SyncGroup {
 
     /// Puts items into the record, request by request, those of the pages behind the others.
     fn encode(&mut self, store: &mut Store) -> Result<bool, Failure> {
-        if self.draft.is_none() {
-            let sizes = self
-                .requests
-                .iter()
-                .map(|request| (request.items.len() + request.pages.len(), request.bytes));
-            let (items, bytes) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-            self.draft = Some(store.journal.draft(store.key, items, bytes)?);
+        if !self.record.has_begun() {
+            let bytes = self.requests.iter().map(|request| request.bytes).sum();
+            self.record.begin(store, bytes)?;
         }
-        while let (Some(request), Some(draft)) = (self.requests.get(self.next.0), &mut self.draft) {
+        while let Some(request) = self.requests.get(self.next.0) {
             let at = self.next.1;
             let item = if let Some(item) = request.items.get(at) {
                 item
@@ -499,52 +482,9 @@ impl SyncGroup {
                 self.next = (self.next.0 + 1, 0);
                 continue;
             };
-            let cost = COST_ITEM + COST_BYTE * item.bytes() as u64;
-            if !store.may_go_on(cost) {
+            if !self.record.put(store, item) {
                 return Ok(false);
             }
-            store.spend(cost);
-            draft.put(item);
-            self.next.1 += 1;
-        }
-        Ok(true)
-    }
-
-    /// The place where the record begins.
-    fn start(store: &Store) -> u64 {
-        store.geometry.journal_start(store.generation) + store.journal.used
-    }
-
-    /// Sums the record up; tells whether that is done.
-    fn sum_up(&mut self, store: &mut Store) -> bool {
-        while let Some(draft) = &mut self.draft {
-            if !store.may_go_on(COST_BLOCK) {
-                return false;
-            }
-            store.spend(COST_BLOCK);
-            if let Some(checksum) = draft.sum_up(Self::start(store)) {
-                self.record = Some((checksum, draft.blocks().len() as u64));
-                break;
-            }
-        }
-        true
-    }
-
-    /// Writes the record.
-    fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
-        let start = Self::start(store);
-        while let Some(piece) = self.draft.as_ref().and_then(|draft| draft.blocks().nth(self.next.1)) {
-            if !store.may_go_on(COST_COPY) {
-                return Ok(false);
-            }
-            store.spend(COST_COPY);
-            let frame = store.io.frame(world).ok_or(Failure::Memory)?;
-            world.bytes_mut(frame).copy_from_slice(piece);
-            self.outstanding += 1;
-            let block = start + self.next.1 as u64;
-            store
-                .io
-                .submit(world, Operation::Write, block, frame, Purpose::Scratch(frame));
             self.next.1 += 1;
         }
         Ok(true)

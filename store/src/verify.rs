@@ -139,7 +139,7 @@ impl<W: World> Check<'_, W> {
             return Ok(None);
         }
         let found = read_block(self.world, place.block)?;
-        Ok(found.filter(|bytes| self.store.key.checksum(place.block, bytes) == place.checksum))
+        Ok(found.filter(|bytes| self.store.checksums.fit(place.checksum, place.block, bytes)))
     }
 
     fn table(&mut self) -> Result<(), MountError> {
@@ -289,7 +289,7 @@ impl<W: World> Check<'_, W> {
             let Some(&(base, page, entry)) = pages.next() else {
                 return Ok(());
             };
-            let intact = bytes.is_ok_and(|bytes| store.key.checksum(block, bytes) == entry.checksum);
+            let intact = bytes.is_ok_and(|bytes| store.checksums.fit(entry.checksum, block, bytes));
             if !intact {
                 tally.findings += 1;
                 report(Finding::Damaged {

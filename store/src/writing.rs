@@ -163,7 +163,7 @@ impl<At: Copy> PageWriter<At> {
             let entry = Entry {
                 block,
                 flags: page.flags,
-                checksum: store.key.checksum(block, world.bytes(page.frame)),
+                checksum: store.checksums.of(block, world.bytes(page.frame)),
             };
             let purpose = job.placed(at, entry);
             *job.outstanding() += 1;

@@ -99,7 +99,7 @@ fn dirty(world: &mut PlainWorld, base: u64, page: u64) -> DirtyPage {
 
 fn checkpoint(world: &mut PlainWorld, store: &mut Store) -> Result<(), Failure> {
     store
-        .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     loop {
         match store.poll(world).expect("it ends") {
@@ -191,7 +191,7 @@ fn a_change_that_has_no_heap_is_not_made() {
         if frozen {
             // Later changes stand beside what the checkpoint makes.
             store
-                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
                 .expect("idle");
         }
         for object in 0..4 {
@@ -256,7 +256,7 @@ fn an_object_that_has_no_heap_is_neither_made_nor_deleted() {
         if frozen {
             // Later changes stand beside the table until the checkpoint is over.
             store
-                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
                 .expect("idle");
         }
         let object = |number: u64, capabilities: u64| ObjectRecord {
@@ -391,7 +391,7 @@ fn full() -> Apart {
         .map(|number| page(&mut world, &mut store, BASE + (number << 32), 300 + number))
         .collect();
     store
-        .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
         .expect("idle");
     assert!(matches!(
         run(&mut world, &mut store),
@@ -480,7 +480,7 @@ fn job(world: &mut Apart, store: &mut Store, pages: Vec<DirtyPage>, by_sync: boo
         store.sync_begin(world, pages, &named)?;
     } else {
         store
-            .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(world, pages, CheckpointKind::Generation)
             .map_err(|reason| {
                 assert_eq!(reason, NotBegun::Memory);
                 Failure::Memory
@@ -583,7 +583,7 @@ fn a_sync_behind_a_checkpoint_without_heap_for_its_rows_loses_nothing() {
         Store::format(&mut world, &FormatOptions::default()).expect("format");
         let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
         store
-            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
             .expect("idle");
         let record = ObjectRecord {
             base: BASE,
@@ -639,7 +639,7 @@ fn a_checkpoint_begins_without_heap_for_deletions() {
         store.delete_object(base).expect("it is there");
     }
     LEFT.set(0);
-    let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic);
+    let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation);
     let asked = LEFT.replace(u64::MAX) != 0;
     assert!(begun.is_ok() && !asked, "{begun:?}");
     for &base in meanwhile {
@@ -716,7 +716,7 @@ fn run_by_grants(world: &mut Apart, store: &mut Store, has_heap: impl Fn(&PlainW
 
 fn begin(world: &mut Apart, store: &mut Store) {
     store
-        .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
 }
 

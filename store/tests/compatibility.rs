@@ -16,7 +16,7 @@ use store::{
 
 const BLOCKS: u64 = 400;
 const LINE: usize = 32;
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/version-1.txt");
+const CURRENT: u32 = 2;
 
 const SMALL: u64 = 1 << 32;
 const SPARSE: u64 = (1 << 32) + (2 << 20);
@@ -101,7 +101,7 @@ fn live(world: &mut PlainWorld) {
     ];
     let pages = pages.map(|(base, at, stamp)| page(world, base, at, stamp)).to_vec();
     store
-        .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(world, pages, CheckpointKind::Generation)
         .expect("idle");
     finish(&mut store, world);
     // From here on all is in the journal.
@@ -169,13 +169,19 @@ fn stamp(store: &mut Store, world: &mut PlainWorld, base: u64, at: u64) -> u8 {
     }
 }
 
-fn check(world: &mut PlainWorld, mode: MountMode, stored_pages: u64) {
-    let (mut store, report) = Store::mount(world, mode).expect("the image opens");
+/// Mounts the image that was left by the power cut.
+fn open(world: &mut PlainWorld, mode: MountMode) -> Store {
+    let (store, report) = Store::mount(world, mode).expect("the image opens");
     assert_eq!(
         (report.generation, report.replayed, report.tail, report.clean),
         (3, 2, None, false)
     );
     assert_eq!(report.first_slot, 120 + 4096);
+    store
+}
+
+/// Holds a store against the life behind it.
+fn check(store: &mut Store, world: &mut PlainWorld, stored_pages: u64) {
     let records: Vec<ObjectRecord> = store.objects().cloned().collect();
     assert_eq!(
         records,
@@ -190,7 +196,7 @@ fn check(world: &mut PlainWorld, mode: MountMode, stored_pages: u64) {
         (CROWDED, 1, 4),
         (LATE, 2, 6),
     ] {
-        assert_eq!(stamp(&mut store, world, base, at), wanted, "page {at} of {base:#x}");
+        assert_eq!(stamp(store, world, base, at), wanted, "page {at} of {base:#x}");
     }
     assert_eq!(store.page_flags(world, SPARSE, 9), PageLookup::Zero(PageFlags::EXECUTE));
     assert_eq!(
@@ -204,17 +210,47 @@ fn check(world: &mut PlainWorld, mode: MountMode, stored_pages: u64) {
     assert_eq!((findings, tally.objects, tally.pages), (Vec::new(), 4, stored_pages));
 }
 
+fn file(version: u32) -> String {
+    format!("{}/tests/golden/version-{version}.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The version that a superblock states.
+fn version(world: &PlainWorld, block: u64) -> u32 {
+    world.disk[&block]
+        .as_chunks::<4>()
+        .0
+        .get(2)
+        .copied()
+        .map_or(0, u32::from_le_bytes)
+}
+
 #[test]
-fn an_image_of_version_1_opens() {
+fn images_of_every_version_open_and_become_those_of_this_one() {
     if std::env::var("GOND_GOLDEN").is_ok_and(|what| what == "write") {
         let mut world = PlainWorld::new(BLOCKS);
         live(&mut world);
-        std::fs::write(FILE, to_text(&world)).expect("the golden file can be written");
+        std::fs::write(file(CURRENT), to_text(&world)).expect("the golden file can be written");
     }
-    let text = std::fs::read_to_string(FILE).expect("the golden file is there");
-    let mut world = from_text(&text);
-    // Two of the pages are zero or deleted already, and go with the next checkpoint.
-    check(&mut world, MountMode::ReadOnly, 6);
-    assert_eq!(to_text(&world), text, "a read-only mount wrote");
-    check(&mut world, MountMode::ReadWrite, 4);
+    for old in 1..=CURRENT {
+        let text = std::fs::read_to_string(file(old)).expect("the golden file is there");
+        let mut world = from_text(&text);
+        assert_eq!([0, 2].map(|block| version(&world, block)), [old; 2]);
+        // Two of the pages are zero or deleted already, and go with the next checkpoint.
+        let mut store = open(&mut world, MountMode::ReadOnly);
+        check(&mut store, &mut world, 6);
+        assert_eq!(to_text(&world), text, "a read-only mount wrote");
+        let mut store = open(&mut world, MountMode::ReadWrite);
+        check(&mut store, &mut world, 4);
+        // What was there stays where it was, and is read behind further power cuts, too.
+        for stamp in [8, 9] {
+            let again = page(&mut world, SPARSE, 5, stamp);
+            store.sync_begin(&mut world, vec![again], &[]).expect("heap");
+            finish(&mut store, &mut world);
+            store = Store::mount(&mut world, MountMode::ReadWrite)
+                .expect("the image opens again")
+                .0;
+            check(&mut store, &mut world, 5);
+        }
+        assert_eq!([0, 2].map(|block| version(&world, block)), [CURRENT; 2]);
+    }
 }

@@ -55,7 +55,7 @@ fn begin(world: &mut PlainWorld, store: &mut Store, kind: CheckpointKind, stamp:
 }
 
 fn checkpoint(world: &mut PlainWorld, store: &mut Store, stamp: u8) -> Result<(), Failure> {
-    begin(world, store, CheckpointKind::Periodic, stamp);
+    begin(world, store, CheckpointKind::Generation, stamp);
     drive(world, store).expect("it ends")
 }
 
@@ -119,7 +119,7 @@ fn a_block_that_is_being_read_is_not_written() {
     );
     // Nobody reads it any more: with the next generations all is free again.
     for _ in 0..3 {
-        let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic);
+        let begun = store.checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation);
         assert_eq!(begun.map(|()| drive(&mut world, &mut store)), Ok(Some(Ok(()))));
     }
     assert_eq!(store.reserve(BASE, 0), Ok(()));
@@ -192,7 +192,7 @@ fn a_superblock_that_may_be_durable_is_wiped_out_before_anything_else() {
     let first = (generation + 1) % 2 * 2;
     // The superblock is written, and the flush after it fails: nobody knows what is on the disk.
     world.held = first..first + 2;
-    begin(&mut world, &mut store, CheckpointKind::Periodic, 2);
+    begin(&mut world, &mut store, CheckpointKind::Generation, 2);
     assert_eq!(drive(&mut world, &mut store), None);
     world.failing = Some((Operation::Flush, 0..1));
     world.held = 0..0;
@@ -234,7 +234,7 @@ fn a_superblock_is_written_when_the_one_before_has_both_its_copies() {
     );
     assert_eq!(superblocks(&world), [before, before + 1]);
     world.log.clear();
-    begin(&mut world, &mut store, CheckpointKind::Periodic, 3);
+    begin(&mut world, &mut store, CheckpointKind::Generation, 3);
     assert_eq!(drive(&mut world, &mut store), None);
     assert!(superblocks(&world).is_empty() && !world.log.contains(&(Operation::Flush, 0)));
     world.held = 0..0;
@@ -288,7 +288,7 @@ fn changes_that_come_back_lie_beneath_later_ones() {
         store.reserve(BASE, 1).expect("room");
         if by_checkpoint {
             store
-                .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, vec![page], CheckpointKind::Generation)
                 .expect("idle");
         } else {
             store.sync_begin(&mut world, vec![page], &[BASE]).expect("heap");
@@ -310,7 +310,7 @@ fn nodes_of_maps_are_read_when_they_are_needed() {
     store.reserve(BASE, 5).expect("room");
     let page = world.dirty(BASE, 5, 1);
     store
-        .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, vec![page], CheckpointKind::Generation)
         .expect("idle");
     assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
     let (mut reader, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
@@ -372,7 +372,7 @@ fn what_is_stored_may_be_rewritten_on_a_full_disk() {
     let stored = dirty(&mut world, &mut store, 7);
     let (base, page) = (stored.base, stored.page);
     store
-        .checkpoint_begin(&mut world, vec![stored], CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, vec![stored], CheckpointKind::Generation)
         .expect("idle");
     assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
     let other = ObjectRecord {
@@ -482,7 +482,7 @@ fn promises_have_all_the_nodes_that_maps_get() {
         };
         let write = |world: &mut PlainWorld, store: &mut Store, pages| {
             store
-                .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+                .checkpoint_begin(world, pages, CheckpointKind::Generation)
                 .expect("idle");
             drive(world, store)
         };
@@ -527,7 +527,7 @@ fn full(left: u64) -> (PlainWorld, Store, Vec<DirtyPage>) {
     };
     let most = fill(&mut world, &mut store, left);
     store
-        .checkpoint_begin(&mut world, most, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, most, CheckpointKind::Generation)
         .expect("idle");
     assert_eq!(drive(&mut world, &mut store), Some(Ok(())));
     let rest = fill(&mut world, &mut store, 0);
@@ -545,7 +545,7 @@ fn a_checkpoint_that_failed_on_a_full_disk_is_made_again() {
         let mut ends = Vec::new();
         while ends.len() < 3 && !ends.ends_with(&[Ok(())]) {
             store
-                .checkpoint_begin(&mut world, rest, CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, rest, CheckpointKind::Generation)
                 .expect("idle");
             let (end, back) = drive_back(&mut world, &mut store);
             rest = back;
@@ -572,7 +572,7 @@ fn a_sync_that_failed_on_a_full_disk_leaves_room_for_a_checkpoint() {
             store.reserve(page.base, page.page).expect("it was promised");
         }
         store
-            .checkpoint_begin(&mut world, rest, CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, rest, CheckpointKind::Generation)
             .expect("idle");
         let end = drive(&mut world, &mut store);
         assert_eq!(end, Some(Ok(())), "{pages} pages, request {request}");

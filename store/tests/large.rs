@@ -22,7 +22,7 @@ fn mount(world: &mut PlainWorld) -> Store {
 
 fn checkpoint(world: &mut PlainWorld, store: &mut Store, pages: Vec<DirtyPage>) {
     store
-        .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(world, pages, CheckpointKind::Generation)
         .expect("idle");
     while let Some(event) = store.poll(world) {
         assert!(!matches!(event, Event::CheckpointFailed { .. }), "{event:?}");

@@ -49,7 +49,7 @@ fn sample() -> BTreeMap<u64, [u8; BLOCK]> {
         pages.extend(PAGES.map(|page| dirty(&mut world, &mut store, (base, page), 1)));
     }
     store
-        .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
         .expect("idle");
     assert!(matches!(
         run(&mut world, &mut store),
@@ -142,7 +142,7 @@ fn a_checkpoint_that_finishes_deletions_bears_a_failing_disk() {
             store.put_object(again).expect("room");
             let pages = PAGES.map(|page| dirty(&mut world, &mut store, (base, page), 3));
             store
-                .checkpoint_begin(&mut world, pages.to_vec(), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, pages.to_vec(), CheckpointKind::Generation)
                 .expect("idle");
             run(&mut world, &mut store);
             // Its map has to be read again.
@@ -151,7 +151,7 @@ fn a_checkpoint_that_finishes_deletions_bears_a_failing_disk() {
             world.log.clear();
             (world.failing_numbers, world.done_all_the_same) = (first..end, done_all_the_same);
             store
-                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
                 .expect("idle");
             let result = run(&mut world, &mut store);
             let requests = world.log.len();
@@ -170,7 +170,7 @@ fn a_checkpoint_that_finishes_deletions_bears_a_failing_disk() {
             }
             world.failing_numbers = 0..0;
             store
-                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
                 .expect("idle");
             let result = run(&mut world, &mut store);
             assert!(

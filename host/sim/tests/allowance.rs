@@ -33,7 +33,7 @@ fn cold() -> (SimWorld, Store) {
     store.put_object(object).expect("put");
     let all = dirty(&mut world);
     store
-        .checkpoint_begin(&mut world, all, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, all, CheckpointKind::Generation)
         .expect("idle");
     finish(&mut store, &mut world);
     let (store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
@@ -101,7 +101,7 @@ fn a_checkpoint_asks_for_its_nodes_at_once_and_waits() {
     waits_quietly(|store, world| {
         let pages = dirty(world);
         store
-            .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(world, pages, CheckpointKind::Generation)
             .expect("idle");
     });
 }
@@ -242,7 +242,7 @@ fn with_objects(count: u64) -> (Counted, Store) {
     world.world.memory.set_limit(1 << 16);
     (0..count).for_each(|number| store.put_object(record(number, 64)).expect("room"));
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     most_of(&mut store, &mut world);
     (world, store)
@@ -265,7 +265,7 @@ fn the_parts_of_the_table_are_listed_in_pieces() {
     let (mut world, mut store) = with_objects(ROWS);
     (0..ROWS).for_each(|number| store.put_object(record(number, 65)).expect("room"));
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     let most = most_of(&mut store, &mut world);
     assert!(most.inward > 15, "{most:?}");
@@ -302,7 +302,7 @@ fn a_checkpoint_of_many_pages_goes_in_pieces() {
         pages.extend(promised(&mut store, &mut world, number, 10));
     }
     store
-        .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
         .expect("idle");
     let most = most_of(&mut store, &mut world);
     assert!(most.is_little(), "{most:?}");
@@ -313,7 +313,7 @@ fn a_checkpoint_of_many_pages_goes_in_pieces() {
         store.discard_pages(record(number, 0).base, 0, 8, &[]).expect("room");
     }
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     let most = most_of(&mut store, &mut world);
     assert!(most.is_little(), "{most:?}");
@@ -339,7 +339,7 @@ fn maps_grow_in_pieces() {
     (0..40).for_each(|number| store.put_object(place(number)).expect("room"));
     let stored = stored.collect();
     store
-        .checkpoint_begin(&mut world, stored, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, stored, CheckpointKind::Generation)
         .expect("idle");
     most_of(&mut store, &mut world);
     let second: Vec<DirtyPage> = pages(&mut store, &mut world);
@@ -350,7 +350,7 @@ fn maps_grow_in_pieces() {
     });
     let far = far.collect();
     store
-        .checkpoint_begin(&mut world, far, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, far, CheckpointKind::Generation)
         .expect("idle");
     let most = most_of(&mut store, &mut world);
     assert!(most.is_little(), "pages: {most:?}");
@@ -359,7 +359,7 @@ fn maps_grow_in_pieces() {
         store.set_page_flags(base, 1 << 19, PageFlags::READ).expect("room");
     }
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     let most = most_of(&mut store, &mut world);
     assert!(most.is_little(), "limits: {most:?}");
@@ -381,7 +381,7 @@ fn the_end_of_a_checkpoint_goes_in_pieces() {
         }
         let bases: Vec<u64> = (0..300).map(|number| record(number, 0).base).collect();
         store
-            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
             .expect("idle");
         for number in 300..600 {
             store.put_object(record(number, 64)).expect("room");
@@ -411,7 +411,7 @@ fn reads_that_wait_for_one_node_go_on_in_pieces() {
             .flat_map(|number| promised(&mut store, &mut world, number, 200))
             .collect();
         store
-            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
             .expect("idle");
         most_of(&mut store, &mut world);
         let mut world = world.world;
@@ -467,7 +467,7 @@ fn jobs_come_to_their_end_by_any_grant() {
             .flat_map(|number| promised(&mut store, &mut world, number, 10))
             .collect();
         store
-            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
             .expect("idle");
         most_of(&mut store, &mut world);
         (0..10).for_each(|number| store.delete_object(record(number, 0).base).expect("room"));
@@ -477,7 +477,7 @@ fn jobs_come_to_their_end_by_any_grant() {
             store.set_page_flags(base, 60, PageFlags::READ).expect("room");
         }
         store
-            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
             .expect("idle");
         (40..60).for_each(|number| store.put_object(record(number, 64)).expect("room"));
         store
@@ -498,7 +498,7 @@ fn jobs_come_to_their_end_by_any_grant() {
 fn a_checkpoint_ends_however_many_rows_change() {
     let (mut world, mut store) = with_objects(300);
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     let mut grants = 0;
     while !store.is_idle() {
@@ -532,7 +532,7 @@ fn promises_of_a_failed_checkpoint_come_back_page_by_page() {
     }
     world.world.disk.set_failing(1);
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     while !store.is_idle() {
         if store.poll(&mut world).is_none() {

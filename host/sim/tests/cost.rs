@@ -41,7 +41,7 @@ fn start() -> (SimWorld, Store) {
         .expect("put");
     let all = (0..65536).step_by(16).map(|page| dirty(&mut world, page)).collect();
     store
-        .checkpoint_begin(&mut world, all, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, all, CheckpointKind::Generation)
         .expect("idle");
     finish(&mut store, &mut world);
     (world, store)
@@ -73,7 +73,7 @@ fn cost(pages: u64, way: Way) -> (f64, f64) {
             store.sync_begin(&mut world, list, &[]).expect("heap");
         } else {
             store
-                .checkpoint_begin(&mut world, list, CheckpointKind::Periodic)
+                .checkpoint_begin(&mut world, list, CheckpointKind::Generation)
                 .expect("idle");
         }
         finish(&mut store, &mut world);

@@ -63,7 +63,7 @@ fn sample() -> Medium {
     for round in 0..2 {
         let pages = (0..20).map(|at| dirty(&mut world, at * 29 + round, 1)).collect();
         store
-            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
             .expect("idle");
         finish(&mut store, &mut world);
     }
@@ -115,10 +115,10 @@ fn a_truncated_disk_is_refused_and_a_larger_one_is_not() {
 fn another_version_or_width_is_refused() {
     let mut medium = sample();
     let mut newer = *medium[&0];
-    newer[8] = 2;
+    newer[8] = 3;
     newer[4088] ^= 1;
     medium.insert(0, Arc::new(newer));
-    assert_eq!(mount(&medium, BLOCKS), Err(MountError::Newer(2)));
+    assert_eq!(mount(&medium, BLOCKS), Err(MountError::Newer(3)));
 
     let mut wide = world(Medium::new(), BLOCKS);
     Store::format(
@@ -259,7 +259,7 @@ fn a_rotten_page_is_reported_and_the_rest_is_read() {
         // The store goes on: the damaged part can be written anew, and a checkpoint succeeds.
         let page = dirty(&mut world, 29, 9);
         store
-            .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, vec![page], CheckpointKind::Generation)
             .expect("idle");
         while !store.is_idle() {
             match store.poll(&mut world) {
@@ -282,7 +282,7 @@ fn a_checkpoint_goes_on_over_a_rotten_node() {
     let (mut store, _) = Store::mount(&mut clean, MountMode::ReadWrite).expect("mount");
     let page = dirty(&mut clean, 0, 3);
     store
-        .checkpoint_begin(&mut clean, vec![page], CheckpointKind::Periodic)
+        .checkpoint_begin(&mut clean, vec![page], CheckpointKind::Generation)
         .expect("idle");
     finish(&mut store, &mut clean);
     let medium = clean.disk.medium().clone();
@@ -296,7 +296,7 @@ fn a_checkpoint_goes_on_over_a_rotten_node() {
         };
         let pages = [29, 300, 599].map(|page| dirty(&mut world, page, 9));
         store
-            .checkpoint_begin(&mut world, pages.to_vec(), CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, pages.to_vec(), CheckpointKind::Generation)
             .expect("idle");
         finish(&mut store, &mut world);
         met += store.stats().damaged;

@@ -69,7 +69,7 @@ fn timeline(checkpoints: u8, records: usize, first: u8) -> Medium {
     for stamp in 1..=checkpoints {
         let pages = vec![dirty(&mut world, 10, stamp), dirty(&mut world, 300, stamp)];
         store
-            .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
             .expect("idle");
         finish(&mut store, &mut world);
     }
@@ -223,7 +223,7 @@ fn every_change_of_a_lost_record_is_named() {
     }
     let pages = [10, 25].map(|page| dirty(&mut disk, page, 1)).to_vec();
     store
-        .checkpoint_begin(&mut disk, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut disk, pages, CheckpointKind::Generation)
         .expect("idle");
     finish(&mut store, &mut disk);
     let page = dirty(&mut disk, 0, 7);

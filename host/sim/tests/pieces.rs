@@ -60,7 +60,7 @@ fn maps_of_all_shapes_are_dropped_in_small_pieces() {
                 });
                 let dirty = dirty.collect();
                 store
-                    .checkpoint_begin(&mut world, dirty, CheckpointKind::Periodic)
+                    .checkpoint_begin(&mut world, dirty, CheckpointKind::Generation)
                     .expect("idle");
                 finish(&mut store, &mut world, 1 << 40);
                 if is_cold {
@@ -73,7 +73,7 @@ fn maps_of_all_shapes_are_dropped_in_small_pieces() {
                     _ => store.discard_pages(BASE, 0, 1 << 24, &[]).expect("room"),
                 }
                 store
-                    .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+                    .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
                     .expect("idle");
                 finish(&mut store, &mut world, grant);
             }

@@ -41,7 +41,7 @@ fn checkpoint(store: &mut Store, world: &mut SimWorld, dirty: &[DirtyPage]) -> R
         store.freeze_page(page).expect("heap");
     }
     store
-        .checkpoint_begin(world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     let mut result = None;
     while !store.is_idle() {
@@ -213,7 +213,7 @@ fn what_is_deleted_meanwhile_is_promised_nothing() {
         store.freeze_page(page).expect("heap");
     }
     store
-        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
         .expect("idle");
     world.disk.set_failing(1);
     for object in 0..OBJECTS {

@@ -140,10 +140,13 @@ fn recorded() -> (Vec<u8>, Medium) {
         let pages = (0..3)
             .map(|at| dirty(&mut world, u64::from(round) * 20 % 290 + at, round + 1))
             .collect();
-        if round % 4 == 3 {
-            store
-                .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
-                .expect("idle");
+        let kind = match round % 4 {
+            1 => Some(CheckpointKind::Periodic),
+            3 => Some(CheckpointKind::Generation),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            store.checkpoint_begin(&mut world, pages, kind).expect("idle");
         } else {
             store.sync_begin(&mut world, pages, &[]).expect("heap");
         }

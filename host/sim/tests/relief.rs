@@ -84,7 +84,7 @@ impl Scene {
     fn begin(&mut self, pages: Vec<DirtyPage>) {
         let begun = self
             .store
-            .checkpoint_begin(&mut self.world, pages, CheckpointKind::Periodic);
+            .checkpoint_begin(&mut self.world, pages, CheckpointKind::Generation);
         begun.expect("idle");
     }
 

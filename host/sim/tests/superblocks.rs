@@ -33,7 +33,7 @@ fn sample(checkpoints: u8) -> (CrashDisk, u64) {
         store.reserve(BASE, 0).expect("room");
         let page = dirty(&mut world, BASE, 0, stamp);
         store
-            .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
+            .checkpoint_begin(&mut world, vec![page], CheckpointKind::Generation)
             .expect("idle");
         loop {
             match store.poll(&mut world) {

@@ -34,6 +34,8 @@ use crate::{
 const FIRST_ARGUMENT: &[u8] = b"shell\0";
 /// Times that the start waits for the disk before it gives up.
 const WAITS_MAX: u32 = 100_000;
+/// Part of the memory that map nodes may take which small checkpoints have not written.
+const UNWRITTEN_PART: usize = 64;
 
 /// Why the first task could not be started.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -127,6 +129,8 @@ impl Server {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn open_programs(&mut self, world: &mut impl World, above: AccountId) -> Result<(), Error> {
+        self.store
+            .keep_unwritten(world.frames_total() as usize / UNWRITTEN_PART);
         let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
         let mut machine = limits::of_machine(world, self.store.stats().free, kept);
         let is_own = |row: &&ObjectRecord| Ledger::is_of_programs(row.account);

@@ -283,7 +283,7 @@ impl Server {
             return Err(Error::NoMemory.into());
         }
         // Those of deleted objects come back with a checkpoint, on some disks while one asks.
-        self.checkpoint_request(world);
+        self.generation_request(world);
         match self.addresses.take(slots) {
             Some(slot) => Ok((coloured(slot, pages), 0)),
             None if self.checkpoint.last_failed() => Err(Error::DiskError.into()),

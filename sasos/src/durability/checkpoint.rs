@@ -92,6 +92,8 @@ pub struct Checkpoints {
     good: u64,
     /// Number of the last one that was requested.
     wanted: u64,
+    /// Number of the last one that is to make a generation in any case.
+    generation: u64,
     /// The last one before the machine stops, if it was asked to stop.
     closing: Option<Closing>,
     /// The one whose pages are being frozen.
@@ -121,6 +123,11 @@ impl Checkpoints {
     /// Whether one is running, freezing included.
     pub fn is_running(&self) -> bool {
         self.running.is_some() || self.freezing.is_some()
+    }
+
+    /// Number of the last one whose moment is past.
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Whether one is running, or a sync.
@@ -154,6 +161,12 @@ impl Checkpoints {
     pub fn request(&mut self) -> u64 {
         self.wanted = self.wanted.max(self.begun + 1);
         self.begun + 1
+    }
+
+    /// The same for one that makes a generation, however little has changed: blocks, addresses and map nodes in memory are free behind it.
+    pub(crate) fn request_generation(&mut self) -> u64 {
+        self.generation = self.request();
+        self.generation
     }
 
     /// Whether one was asked for, has not begun, and may begin.
@@ -221,6 +234,11 @@ impl Checkpoints {
         number <= self.good
     }
 
+    /// Whether the one with that number is to make a generation in any case.
+    pub(crate) fn makes_generation(&self, number: u64) -> bool {
+        self.generation == number
+    }
+
     /// Number of the one that is running, freezing included.
     pub(crate) fn running_number(&self) -> Option<u64> {
         let freezing = self.freezing.as_ref().map(|freezing| freezing.number);
@@ -256,6 +274,13 @@ impl Server {
     /// disk that works at once is over then; otherwise the next polls see to it.
     pub fn checkpoint_request<W: World>(&mut self, world: &mut W) -> u64 {
         let number = self.checkpoint.request();
+        self.poll_checkpoint(world);
+        number
+    }
+
+    /// The same for [one that makes a generation](Checkpoints::request_generation).
+    pub(crate) fn generation_request<W: World>(&mut self, world: &mut W) -> u64 {
+        let number = self.checkpoint.request_generation();
         self.poll_checkpoint(world);
         number
     }

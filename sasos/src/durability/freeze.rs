@@ -154,6 +154,8 @@ impl Server {
         self.store.raise_high_water(self.addresses.mark());
         let kind = if last {
             CheckpointKind::Shutdown
+        } else if self.checkpoint.makes_generation(number) {
+            CheckpointKind::Generation
         } else {
             CheckpointKind::Periodic
         };

@@ -366,7 +366,7 @@ impl Server {
             || self.store.stats().held > 0;
         let come = may_come && self.threads.record(thread).may_wait_for_blocks(what);
         if come {
-            let number = self.checkpoint_request(world);
+            let number = self.generation_request(world);
             self.threads.record(thread).full_until = number;
         }
         come

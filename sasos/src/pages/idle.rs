@@ -196,7 +196,13 @@ impl Server {
             match self.store.shrink(world) {
                 Look::Dropped => self.pager.idle.gains = true,
                 Look::Passed => {}
-                Look::Over => break,
+                Look::Over => {
+                    // The others go once a generation has written them.
+                    if self.store.has_unwritten() {
+                        self.checkpoint.request_generation();
+                    }
+                    break;
+                }
             }
             self.store.give_heap_back();
         }

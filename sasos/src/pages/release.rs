@@ -430,13 +430,13 @@ impl Server {
         if self.checkpoint.is_running() {
             return Err(Stop::Wait(Key::Checkpoint));
         }
-        if self.pager.dirty == 0 {
+        if self.pager.dirty == 0 && !self.store.has_unwritten() {
             return Err(Error::NoMemory.into());
         }
-        let number = self.checkpoint_request(world);
+        let number = self.generation_request(world);
         match self.checkpoint_reached(number) {
-            // A disk that works while one asks. Dirty pages are clean now.
-            Some(Ok(())) if self.reclaim_piece(world)? > 0 => Ok(()),
+            // A disk that works while one asks. Dirty pages and map nodes are clean now.
+            Some(Ok(())) if self.take_frames(world)? > 0 => Ok(()),
             Some(_) => Err(Error::NoMemory.into()),
             None => Err(Stop::Wait(Key::Checkpoint)),
         }

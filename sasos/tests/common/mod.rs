@@ -277,6 +277,12 @@ impl Rig {
         panic!("the checkpoint never ends");
     }
 
+    /// A checkpoint, and one more, which has nothing to write and so makes a generation: nothing waits in memory to be written behind it.
+    pub fn generation(&mut self) -> Result<(), Error> {
+        self.checkpoint()?;
+        self.checkpoint()
+    }
+
     /// The view of user code in a space: the frame, or why it has none.
     pub fn touch(&mut self, space: SpaceId, address: u64, access: Access) -> Result<kcore::Frame, Error> {
         let touch = match access {

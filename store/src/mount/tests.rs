@@ -40,7 +40,8 @@ fn put(world: &mut PlainWorld, superblock: &Superblock, block: u64, bytes: &[u8]
     let mut whole = [0; BLOCK];
     whole[..bytes.len()].copy_from_slice(bytes);
     world.disk.insert(block, whole);
-    let checksum = superblock.key.checksum(block, &whole);
+    let checksums = Checksums::new(superblock.key, false).expect("heap");
+    let checksum = checksums.of(block, &whole);
     Place { block, checksum }
 }
 
@@ -146,4 +147,33 @@ fn the_generation_before_is_found() {
         (found.current.generation, before),
         (superblock.generation, Some(superblock.generation - 1))
     );
+}
+
+#[test]
+fn unknown_features_are_refused_by_name() {
+    let (world, newest, superblock) = sample();
+    let with = |at: usize, bits: u64| {
+        let mut changed = PlainWorld::new(BLOCKS);
+        for (&block, bytes) in &world.disk {
+            let mut bytes = *bytes;
+            if block / 2 == newest / 2 {
+                bytes[at..at + 8].copy_from_slice(&bits.to_le_bytes());
+                let sum = superblock.key.checksum(newest & !1, &bytes[..BLOCK - 8]);
+                bytes[BLOCK - 8..].copy_from_slice(&sum.to_le_bytes());
+            }
+            changed.disk.insert(block, bytes);
+        }
+        changed
+    };
+    let mount = |mut world: PlainWorld, mode| Store::mount(&mut world, mode).map(|_| ());
+    for mode in [MountMode::ReadOnly, MountMode::ReadWrite, MountMode::AcceptLoss] {
+        assert_eq!(mount(with(2160, 1 << 40), mode), Err(MountError::Features(1 << 40)));
+        let to_write = if mode == MountMode::ReadOnly {
+            Ok(())
+        } else {
+            Err(MountError::Features(2))
+        };
+        assert_eq!(mount(with(2168, 2), mode), to_write);
+        assert_eq!(mount(with(2160, 0), mode), Ok(()));
+    }
 }

@@ -56,7 +56,7 @@ fn mount(world: &mut PlainWorld, mode: MountMode) -> Store {
 fn checkpoint(world: &mut PlainWorld, store: &mut Store, pages: Vec<DirtyPage>) -> usize {
     world.log.clear();
     store
-        .checkpoint_begin(world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(world, pages, CheckpointKind::Generation)
         .expect("idle");
     let mut steps = 0;
     loop {
@@ -97,7 +97,7 @@ fn put_block(world: &mut PlainWorld, store: &mut Store, bytes: &[u8; BLOCK]) -> 
     world.disk.insert(block, *bytes);
     Entry {
         block,
-        checksum: store.key.checksum(block, bytes),
+        checksum: store.checksums.of(block, bytes),
         ..Entry::NONE
     }
 }

@@ -41,7 +41,7 @@ fn sample() -> (PlainWorld, Store) {
     let mut pages = vec![dirty(&mut world, SMALL, 0), dirty(&mut world, LARGE, WRITTEN[0])];
     pages.extend((WRITTEN[1]..WRITTEN[2]).map(|page| dirty(&mut world, LARGE, page)));
     store
-        .checkpoint_begin(&mut world, pages, CheckpointKind::Periodic)
+        .checkpoint_begin(&mut world, pages, CheckpointKind::Generation)
         .expect("idle");
     while !matches!(store.poll(&mut world), Some(Event::CheckpointDone { .. })) {}
     let page = dirty(&mut world, LARGE, WRITTEN[3]);
@@ -155,7 +155,7 @@ fn nodes_with_many_parents_are_gone_through_once() {
             bytes[16 * slot + 8..][..8].copy_from_slice(&entry.checksum.to_le_bytes());
         }
         world.disk.insert(block, bytes);
-        let checksum = store.key.checksum(block, &bytes);
+        let checksum = store.checksums.of(block, &bytes);
         entry = Entry {
             block,
             checksum,

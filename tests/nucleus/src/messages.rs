@@ -10,7 +10,7 @@ use nucleus::{
 };
 
 use crate::{
-    arch,
+    arch::{self, Held},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
     world::memory,
 };
@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("messages/deleted-partner", deleted_partner),
     case("messages/bad-arguments", bad_arguments),
     case("messages/vectors", vectors),
+    case("messages/vectors-stay", vectors_stay),
 ];
 
 /// Bytes of a stack.
@@ -86,7 +87,7 @@ fn dirty(_: u64) {
             END => return,
             CLEAN => {}
             _ => {
-                foreign = !arch::has_own_vectors(OWN);
+                foreign = arch::held_vectors(OWN) == Held::Foreign;
                 arch::fill_vectors(OWN);
             }
         }
@@ -104,7 +105,7 @@ fn filler(number: u64) {
     for round in 0..200 {
         // Sometimes it does not use the unit, and sometimes the slow path is taken.
         if round % 5 > 0 {
-            foreign += u64::from(!arch::has_own_vectors(own));
+            foreign += u64::from(arch::held_vectors(own) == Held::Foreign);
             arch::fill_vectors(own);
         }
         if round % 7 == 0 && call::yield_now().is_err() {
@@ -135,6 +136,34 @@ fn vectors(_: &Setting) -> Outcome {
         message::send(server, tag(END, 0, 0), [0; 4])?;
         ensure_eq!(foreign, 0);
     }
+    Ok(())
+}
+
+nucleus::thread_entry!(keeper_entry, keeper);
+/// Fills its vector registers, yields, and tells how often they were not what they had been.
+fn keeper(first: u64) {
+    let mut changed = 0;
+    for round in 0..50 {
+        let own = first + round;
+        arch::fill_vectors(own);
+        if call::yield_now().is_err() {
+            return;
+        }
+        changed += u64::from(arch::held_vectors(own) != Held::Own);
+    }
+    if let Ok(asked) = message::receive() {
+        let _ = message::send(asked.sender, tag(0, 1, 0), [changed, 0, 0, 0]);
+    }
+}
+
+/// Vector registers are as they were behind each switch that the thread has not asked for by a message.
+fn vectors_stay(_: &Setting) -> Outcome {
+    let keepers = [1, 2, 3].map(|number| start(keeper_entry(), 0x1111_0000 * number, 3));
+    let mut changed = 0;
+    for keeper in keepers {
+        changed += message::call(keeper?, tag(0, 0, 0), [0; 4])?.words[0];
+    }
+    ensure_eq!(changed, 0);
     Ok(())
 }
 

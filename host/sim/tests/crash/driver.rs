@@ -35,6 +35,8 @@ pub struct Tally {
     pub crashes: u64,
     pub images: u64,
     pub checkpoints: u64,
+    /// Those that were records.
+    pub small_checkpoints: u64,
     pub failed_checkpoints: u64,
     pub syncs: u64,
     pub refused_syncs: u64,
@@ -51,6 +53,7 @@ impl Tally {
         self.crashes += other.crashes;
         self.images += other.images;
         self.checkpoints += other.checkpoints;
+        self.small_checkpoints += other.small_checkpoints;
         self.failed_checkpoints += other.failed_checkpoints;
         self.syncs += other.syncs;
         self.refused_syncs += other.refused_syncs;
@@ -168,7 +171,8 @@ impl Driver {
             49..52 => self.limit(),
             52..54 => self.resize()?,
             54..64 => self.sync(),
-            64..68 => self.checkpoint(CheckpointKind::Periodic)?,
+            64..67 => self.checkpoint(CheckpointKind::Periodic)?,
+            67 => self.checkpoint(CheckpointKind::Generation)?,
             68..76 => self.read()?,
             76..95 => self.run_disk()?,
             95 => self.shrink(),

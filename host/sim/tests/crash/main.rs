@@ -62,6 +62,7 @@ fn nothing_acknowledged_is_lost() {
     if number("GOND_SEED").is_none() {
         assert!(tally.images > 5 * tally.crashes && tally.replayed > 0 && tally.tails > 0 && tally.refused_syncs > 0);
         assert!(tally.acts > tally.crashes / 2);
+        assert!(tally.small_checkpoints > 0 && tally.small_checkpoints < tally.checkpoints);
     }
 }
 

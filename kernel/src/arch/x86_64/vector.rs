@@ -107,9 +107,7 @@ impl Vectors {
         // SAFETY: the frame is given away for good: `kcore` never maps it, borrows it or gives it back (`Kernel::vectors_make_room`).
         let states = unsafe { direct::bytes_for_good(frame) };
         states.as_chunks_mut().0.fill(Area::INITIAL.0);
-        if let Some(place) = self.frames.get_mut(thread as usize / NEIGHBOURS) {
-            *place = Some(states);
-        }
+        self.frames[thread as usize / NEIGHBOURS] = Some(states);
     }
 
     fn area(&self, thread: u32) -> Option<&[u8; AREA]> {
@@ -132,9 +130,8 @@ impl Vectors {
 
     /// Saves the state in the unit, which is on.
     pub fn save(&mut self, thread: u32) {
-        let Some(states) = &mut self.frames[thread as usize / NEIGHBOURS] else {
-            return;
-        };
+        let states = self.frames[thread as usize / NEIGHBOURS].as_mut();
+        let states = states.expect("each place has room before a thread gets it");
         let area: &mut [u8; AREA] = &mut states.as_chunks_mut().0[thread as usize % NEIGHBOURS];
         let (area, parts) = (area.as_mut_ptr(), PARTS.load(Relaxed));
         // SAFETY: the unit is on (it holds a state) and the area is large enough for the enabled parts.

@@ -8,7 +8,7 @@
 //! * `exchange(me, thread, what, registers)`: `ThreadExchange`.
 //! * `read_port(port)`, `write_port(port, value)`: I/O ports; `AllPorts`: the same for the crate `drivers`.
 //! * `registers(address, bytes) -> Window`: device registers.
-//! * `fill_vectors(pattern)`, `has_own_vectors(pattern) -> bool`: sets all vector registers and their control words; tells whether they
+//! * `fill_vectors(pattern)`, `held_vectors(pattern) -> Held`: sets all vector registers and their control words; tells whether they
 //!   are those, or initial.
 
 use nucleus::call::{self, ThreadEntry};
@@ -18,7 +18,7 @@ mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    AllPorts, CRIMES, crime, exchange, fill_vectors, has_own_vectors, move_on, read_port, registers, write_port,
+    AllPorts, CRIMES, Held, crime, exchange, fill_vectors, held_vectors, move_on, read_port, registers, write_port,
 };
 
 /// Any call: for what the kernel makes of bad ones.

@@ -152,8 +152,19 @@ pub fn fill_vectors(pattern: u64) {
     }
 }
 
-/// Whether the vector registers are what [`fill_vectors`] made of them with this pattern, or initial.
-pub fn has_own_vectors(pattern: u64) -> bool {
+/// What the vector registers hold.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// The pattern.
+    Own,
+    /// Their initial state.
+    Initial,
+    /// Something else.
+    Foreign,
+}
+
+/// Whether the vector registers are what [`fill_vectors`] made of them with this pattern.
+pub fn held_vectors(pattern: u64) -> Held {
     let mut saved = Saved([0; 96]);
     // SAFETY: writes what `fxsave` writes, and the upper halves behind that; compiled code here does not use the unit.
     unsafe {
@@ -175,5 +186,11 @@ pub fn has_own_vectors(pattern: u64) -> bool {
         let registers = || rest[16..48].iter().chain(upper);
         first as u16 == x87 && control as u32 == sse && registers().all(|&word| word == pattern)
     };
-    is(pattern, control_words(pattern)) || is(0, control_words(0)) && rest[..16].iter().all(|&word| word == 0)
+    if is(pattern, control_words(pattern)) {
+        Held::Own
+    } else if is(0, control_words(0)) && rest[..16].iter().all(|&word| word == 0) {
+        Held::Initial
+    } else {
+        Held::Foreign
+    }
 }

@@ -189,6 +189,7 @@ impl Driver {
                 self.returned.push((name, flight));
             }
             Event::CheckpointDone { generation } => {
+                self.tally.small_checkpoints += u64::from(generation == self.generation);
                 self.generation = generation;
                 self.tally.checkpoints += 1;
                 while self.store.page_over().is_some() {}

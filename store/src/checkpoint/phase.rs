@@ -1,0 +1,59 @@
+//! The phases of a checkpoint, in the order in which they come.
+
+/// How far a checkpoint is.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Phase {
+    /// Until the marks are made of the blocks that may be used again.
+    Release,
+    Quash,
+    QuashFlush,
+    /// Of a small checkpoint: rows and changes of maps go into its record.
+    Rows,
+    Settle,
+    Doom,
+    Pages,
+    /// Of a small checkpoint: its record is summed up, and written.
+    Sum,
+    Record,
+    Nodes,
+    /// Blocks of table parts that are gone are set free.
+    Freed,
+    Table,
+    Bitmap,
+    Index,
+    /// Until everything is written, for a flush covers only what is complete.
+    Drain,
+    Flush,
+    Superblock,
+    Commit,
+    Second,
+    SecondFlush,
+    Done,
+}
+
+impl Phase {
+    /// The phase behind this one.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Release => Self::Quash,
+            Self::Quash => Self::QuashFlush,
+            Self::QuashFlush => Self::Rows,
+            Self::Rows => Self::Settle,
+            Self::Settle => Self::Doom,
+            Self::Doom => Self::Pages,
+            Self::Sum => Self::Record,
+            Self::Pages => Self::Nodes,
+            Self::Nodes => Self::Freed,
+            Self::Freed => Self::Table,
+            Self::Table => Self::Bitmap,
+            Self::Bitmap => Self::Index,
+            Self::Index => Self::Drain,
+            Self::Drain | Self::Record => Self::Flush,
+            Self::Flush => Self::Superblock,
+            Self::Superblock => Self::Commit,
+            Self::Commit => Self::Second,
+            Self::Second => Self::SecondFlush,
+            Self::SecondFlush | Self::Done => Self::Done,
+        }
+    }
+}
