@@ -239,8 +239,9 @@ typedef struct {
     uint64_t replayed;
     uint64_t damaged;
     uint64_t cut;
+    uint64_t checkpoints;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 72, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 80, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -250,6 +251,7 @@ _Static_assert(offsetof(gond_store_report, dirty) == 40, "StoreReport.dirty");
 _Static_assert(offsetof(gond_store_report, replayed) == 48, "StoreReport.replayed");
 _Static_assert(offsetof(gond_store_report, damaged) == 56, "StoreReport.damaged");
 _Static_assert(offsetof(gond_store_report, cut) == 64, "StoreReport.cut");
+_Static_assert(offsetof(gond_store_report, checkpoints) == 72, "StoreReport.checkpoints");
 typedef struct {
     uint64_t script;
     uint64_t processors;

@@ -232,7 +232,7 @@ interface! {
         free,
         /// Blocks promised to pages that are not yet written.
         reserved,
-        /// Generation of the last complete checkpoint.
+        /// Generation of the disk: it grows with each checkpoint that is no record of the journal, over all starts.
         generation,
         /// Objects in the object table.
         objects,
@@ -244,6 +244,8 @@ interface! {
         damaged,
         /// 1 if the last record of the journal was incomplete at start: what it would have made stable is not there.
         cut,
+        /// Complete checkpoints since start, those that are records of the journal included.
+        checkpoints,
     }
 
     /// The report of `SystemInfo` about the boot.

@@ -619,6 +619,7 @@ impl Checkpoint {
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
+        store.is_sealed = true;
     }
 
     fn commit_step(&mut self, store: &mut Store) -> bool {

@@ -21,6 +21,8 @@ pub(crate) struct Recording {
     written: usize,
     /// Checksum and blocks, once it is summed up.
     summed: Option<(u64, u64)>,
+    /// Whether it names pages.
+    has_pages: bool,
 }
 
 impl Recording {
@@ -64,6 +66,7 @@ impl Recording {
 
     /// The same for an item that a larger step has paid for.
     pub(crate) fn put_paid(&mut self, item: &Item) {
+        self.has_pages |= matches!(item, Item::Page { .. });
         if let Some(draft) = &mut self.draft {
             draft.put(item);
         }
@@ -117,6 +120,7 @@ impl Recording {
     pub(crate) fn done(&mut self, store: &mut Store) {
         if let Some((checksum, blocks)) = self.summed.take() {
             store.journal = store.journal.after(checksum, blocks);
+            store.is_sealed = !self.has_pages;
         }
         self.clear();
     }

@@ -97,6 +97,8 @@ pub struct Store {
     pub(crate) lease: u64,
     pub(crate) journal: Chain,
     pub(crate) journal_state: JournalState,
+    /// Whether the last record names no page: a mount believes it without looking for what it names.
+    pub(crate) is_sealed: bool,
     /// The copies of superblocks.
     pub(crate) copies: Copies,
     /// The reaction to a damaged map node, and the losses found so far.
@@ -239,6 +241,7 @@ impl Store {
             lease: parts.lease,
             journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
             journal_state: JournalState::Open,
+            is_sealed: true,
             copies: Copies::default(),
             on_damage: OnDamage::GoOn,
             losses: Vec::new(),
@@ -696,6 +699,16 @@ impl Store {
     /// Says how many map nodes small checkpoints may leave changed in memory, which stay there until one makes a generation. A part of the memory.
     pub fn keep_unwritten(&mut self, nodes: usize) {
         self.unwritten_nodes_max = nodes;
+    }
+
+    /// Has an empty record stand behind the last one, if that names pages: the disk holds these then, and a mount tells a page that has rotted by its name instead
+    /// of taking the record for one that the power cut off. To be called when there is nothing else to do; what becomes of that sync does not matter.
+    pub fn seal(&mut self, world: &mut impl World) -> Option<Ticket> {
+        if self.is_sealed || self.is_frozen() || !self.queue.is_empty() {
+            return None;
+        }
+        self.is_sealed = true;
+        self.sync_begin(world, Vec::new(), &[]).ok()
     }
 
     /// Whether there are map nodes that only a generation writes.

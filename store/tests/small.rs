@@ -4,8 +4,8 @@ mod plain;
 
 use plain::PlainWorld;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode, ObjectRecord,
-    Operation, PageFlags, PageLookup, Pages, QueueFull, Random, ReadStart, Request, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Disk, DiskError, Event, Failure, FormatOptions, Frame, MountMode,
+    ObjectRecord, Operation, PageFlags, PageLookup, Pages, QueueFull, Random, ReadStart, Request, Store, TailReason,
 };
 
 const BLOCKS: u64 = 40_000;
@@ -103,6 +103,12 @@ fn cut(world: &mut PlainWorld) -> (Store, u32) {
     let (store, report) = Store::mount(world, MountMode::ReadWrite).expect("mount");
     assert_eq!((report.losses.len(), report.tail), (0, None));
     (store, report.replayed)
+}
+
+/// Changes a bit of the block that is full of a byte.
+fn rot(world: &mut PlainWorld, byte: u8) {
+    let block = world.disk.values_mut().find(|block| **block == [byte; BLOCK]);
+    block.expect("it is on the disk")[77] ^= 1;
 }
 
 #[test]
@@ -246,4 +252,38 @@ fn a_sync_and_a_small_checkpoint_that_wait_for_each_other_stand_in_one_chain() {
     let (mut store, replayed) = cut(&mut world);
     assert_eq!(replayed, 3);
     assert_eq!([8, 9, 10].map(|page| stamp(&mut world, &mut store, page)), [8, 9, 10]);
+}
+
+#[test]
+fn a_page_that_rots_is_told_by_name_once_its_record_is_sealed() {
+    let few = [(8, 28), (9, 29), (10, 30)];
+    // The last record: it cannot be told from one that the power cut off, and the state before it counts.
+    let (mut world, mut store) = sample();
+    periodic(&mut world, &mut store, &few);
+    rot(&mut world, 29);
+    let (mut store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    assert_eq!(
+        (report.replayed, report.tail.map(|tail| tail.reason)),
+        (0, Some(TailReason::Data))
+    );
+    assert_eq!(stamp(&mut world, &mut store, 8), 0);
+
+    let (mut world, mut store) = sample();
+    periodic(&mut world, &mut store, &few);
+    world.log.clear();
+    store.seal(&mut world);
+    while store.poll(&mut world).is_some() {}
+    assert_eq!(world.log.len(), 2, "a block and a flush");
+    world.log.clear();
+    store.seal(&mut world);
+    while store.poll(&mut world).is_some() {}
+    assert_eq!(world.log, [], "it is sealed");
+    rot(&mut world, 29);
+    let (mut store, replayed) = cut(&mut world);
+    assert_eq!(replayed, 2);
+    assert_eq!([8, 10].map(|page| stamp(&mut world, &mut store, page)), [28, 30]);
+    assert_eq!(store.read_page(&mut world, BASE, 9), ReadStart::Reading);
+    let reason = BadPage::Checksum;
+    let (base, page) = (BASE, 9);
+    assert_eq!(store.poll(&mut world), Some(Event::PageBad { base, page, reason }));
 }

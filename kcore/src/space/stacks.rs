@@ -8,7 +8,7 @@ use super::Space;
 pub const STACKS_MAX: usize = 32;
 
 /// Calls that may be inside of a callee, whosever they are. For those beyond them the server decides (decision 0104).
-pub const STACKS_OPEN: usize = 8;
+pub const STACKS_OPEN: usize = 16;
 
 /// The rest.
 pub const STACKS_KEPT: usize = STACKS_MAX - STACKS_OPEN;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Spaces whose calls are forgotten one by one in an event.
-const APART: u32 = 8;
+const APART: u32 = 16;
 /// The cost of having the calls of one space forgotten, in instructions, roughly, and of finding the next; of having all calls forgotten.
 const COST_ONE: Cost = Cost::calling(600, 1);
 const COST_ALL: Cost = Cost::calling(5000, 1);

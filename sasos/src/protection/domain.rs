@@ -106,7 +106,7 @@ impl Linked {
 }
 
 /// Linked slots that a domain remembers, and validated ones.
-const RECENT: usize = 4;
+const RECENT: usize = 32;
 
 /// A domain.
 #[derive(Debug)]
@@ -269,8 +269,9 @@ impl Domains {
     #[inline]
     pub(crate) fn remember_linked(&mut self, space: SpaceId, linked: Linked) {
         if let Some(domain) = self.get_mut(space) {
-            domain.last = (linked.slot % RECENT as u64) as u8;
-            domain.linked[linked.slot as usize % RECENT] = (domain.forgot, linked);
+            let place = linked.slot as usize % RECENT;
+            domain.last = place as u8;
+            domain.linked[place] = (domain.forgot, linked);
         }
     }
 

@@ -108,10 +108,10 @@ fn checkpoint(_: &Setting) -> Outcome {
     let kept = Kept::new(4)?;
     for round in 0..5 {
         arch::store(kept.page(round % 4), round);
-        let before = system::store()?.generation;
+        let before = system::store()?.checkpoints;
         system::checkpoint()?;
-        let after = system::store()?.generation;
-        ensure!(after > before, "generation {before}, then {after}");
+        let after = system::store()?.checkpoints;
+        ensure!(after > before, "checkpoint {before}, then {after}");
     }
     ensure_eq!(arch::load(kept.page(3)), 3);
     kept.delete()
@@ -124,10 +124,10 @@ fn replace_brings_back(_: &Setting) -> Outcome {
         arch::store(kept.page(1), 7);
         system::checkpoint()?;
         arch::store(kept.base(), 1000 + attempt);
-        let before = system::store()?.generation;
+        let before = system::store()?.checkpoints;
         unmap(kept.base(), 2, UNMAP_REPLACE)?;
         // A checkpoint of the system's own may have come in between.
-        let undisturbed = system::store()?.generation == before;
+        let undisturbed = system::store()?.checkpoints == before;
         let found = arch::load(kept.base());
         ensure!(found == 5 + attempt || !undisturbed, "it holds {found}");
         ensure_eq!(arch::load(kept.page(1)), 7);

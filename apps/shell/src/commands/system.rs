@@ -129,7 +129,7 @@ pub fn mem(_: &mut Shell, arguments: &[&str]) -> Outcome {
     println!(
         "  changed  {:>10}  since checkpoint {}",
         frames(store.dirty),
-        store.generation
+        store.checkpoints
     );
     if store.damaged > 0 {
         println!("  damaged  {:>10}  pages met", store.damaged);

@@ -100,6 +100,12 @@ impl Driver {
         self.jobs.push_back(Job::Sync(ticket, objects));
     }
 
+    pub(super) fn seal(&mut self) {
+        if let Some(ticket) = self.store.seal(&mut self.world) {
+            self.jobs.push_back(Job::Sync(ticket, Vec::new()));
+        }
+    }
+
     pub(super) fn run_disk(&mut self) -> Check {
         for _ in 0..self.rng.below(30) {
             if !self.world.step() {
