@@ -113,6 +113,11 @@ pub static ROWS: &[Measurement] = &[
         object_create_touch_delete,
     ),
     row(
+        "object-create-touch-delete-4",
+        "the same with four objects that are there at once, for each",
+        four_created_touched_deleted,
+    ),
+    row(
         "first-touch",
         "writing to a further page of an object for the first time, its frame zeroed beforehand in idle time",
         first_touch,
@@ -126,6 +131,11 @@ pub static ROWS: &[Measurement] = &[
         "first-touch-in-turn",
         "first-touch with two objects, whose pages are touched in turn",
         first_touch_in_turn,
+    ),
+    row(
+        "first-touch-of-16",
+        "first-touch with sixteen objects, whose pages are touched in turn",
+        |name| touch_fresh_pages::<16>(name, PAGE, wait_for_frames),
     ),
     row(
         "first-touch-new-slot",
@@ -192,6 +202,11 @@ pub static ROWS: &[Measurement] = &[
         "pdx-depth-32",
         "the same of as many as can be inside of one another",
         |name| nested(name, CALL_DEPTH_MAX as u64, Domain::Merge),
+    ),
+    row(
+        "pdx-crowded",
+        "a protected call and its return while twelve other calls wait inside of the callee",
+        crowded,
     ),
     row(
         "pdx-after-apd-change",
@@ -416,6 +431,52 @@ fn nested(name: &'static str, depth: u64, domain: Domain) -> Result<Samples> {
     })
 }
 
+pdx_entry!(pub wait_inside_entry, wait_inside);
+/// Waits for the semaphore at an address, if it is given one.
+fn wait_inside(address: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
+    if address != 0 {
+        // Its end lets it go on.
+        let _ = Semaphore::at(address).wait();
+    }
+    (0, 0)
+}
+
+thread_entry!(guest_entry, guest);
+/// Makes a call that waits inside.
+fn guest(address: u64) -> u64 {
+    pdx::call(wait_inside_entry(), Domain::Merge, [address, 0, 0, 0])
+        .is_err()
+        .into()
+}
+
+/// A call beside others that are inside and wait.
+fn crowded(name: &'static str) -> Result<Samples> {
+    const GUESTS: usize = 12;
+    const BATCH: u64 = 20;
+    let entry = wait_inside_entry();
+    with_procedures(&[entry], || {
+        let object = Object::create(PAGE)?;
+        let waited_for = Semaphore::create(object.base(), 0)?;
+        let guests: Vec<_> = (0..GUESTS)
+            .map(|_| thread::start(guest_entry(), object.base(), PRIORITY_DEFAULT))
+            .collect();
+        // Until all of them are inside.
+        rt::time::sleep_ms(20)?;
+        let samples = Samples::new(name, BATCH).take(SAMPLES, || {
+            for _ in 0..BATCH {
+                pdx::call(entry, Domain::Merge, [0; 4])?;
+            }
+            Ok(())
+        });
+        waited_for.delete()?;
+        for guest in guests {
+            guest?.join_status()?;
+        }
+        object.delete()?;
+        samples
+    })
+}
+
 pdx_entry!(pub flush_entry, flush);
 
 /// Changes the APD of the domain that it runs in.
@@ -605,6 +666,22 @@ fn object_create_touch_delete(name: &'static str) -> Result<Samples> {
             let object = Object::create(PAGE)?;
             object.first::<Cell<u64>>()?.set(1);
             object.delete()?;
+        }
+        Ok(())
+    })
+}
+
+fn four_created_touched_deleted(name: &'static str) -> Result<Samples> {
+    const BATCH: u64 = 10;
+    Samples::new(name, 4 * BATCH).take(SAMPLES, || {
+        for _ in 0..BATCH {
+            let objects = [(); 4].map(|()| Object::create(PAGE));
+            for object in objects.iter().flatten() {
+                object.first::<Cell<u64>>()?.set(1);
+            }
+            for object in objects {
+                object?.delete()?;
+            }
         }
         Ok(())
     })

@@ -94,6 +94,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("pdx-depth-8", Some(Bound::Instructions(150)), None),
     ("pdx-depth-8-merge", None, None),
     ("pdx-depth-32", None, None),
+    ("pdx-crowded", None, None),
     ("pdx-after-apd-change", Some(Bound::Instructions(150)), None),
     (
         "thread-create-delete",
@@ -110,6 +111,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
         Some(Bound::Instructions(2500)),
         Some("object-create-touch-delete"),
     ),
+    ("object-create-touch-delete-4", None, None),
     ("first-touch", Some(Bound::Instructions(250)), None),
     (
         "first-touch-zeroing",
@@ -117,6 +119,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
         Some("first-touch"),
     ),
     ("first-touch-in-turn", Some(Bound::Instructions(260)), None),
+    ("first-touch-of-16", None, None),
     ("first-touch-new-slot", Some(Bound::Instructions(600)), None),
     ("apd-lookup", Some(Bound::Instructions(150)), None),
     ("address-wake", None, None),
