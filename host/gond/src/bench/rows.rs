@@ -155,6 +155,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("map-8", Some(Bound::Instructions(1100)), None),
     ("flush-8", Some(Bound::Instructions(900)), None),
     ("map-replace", Some(Bound::Instructions(600)), None),
+    ("flush-linked-2m", None, None),
     ("flush-8-spaces", Some(Bound::Instructions(1500)), None),
     ("map-page-of-slot", None, None),
     ("flush-page-of-slot", None, None),

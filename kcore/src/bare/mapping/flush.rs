@@ -16,7 +16,10 @@ use super::{
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
+    paging::{
+        Fit, encode_mapping, fit_of, is_exact_page, is_large, is_linked, is_present, mapping_rights,
+        with_mapping_rights,
+    },
 };
 
 /// The extent of a flush.
@@ -98,17 +101,23 @@ impl<H: Hardware> Work<'_, H> {
                         at += 1;
                         continue;
                     };
+                    let is_slot = own == Own::Kept && at + pages(1) <= end && self.is_parted_slot(space, at, &found);
                     let (top, level, frame) = self.begun_block(space, at, (from, end)).unwrap_or_else(|| {
                         let node = self.mapping.tree.get(holder);
                         let frame = node.frame + (at - node.page()) as u32;
-                        (holder, self.block_level(&found, holder, at, end), frame)
+                        let level = if is_slot {
+                            1
+                        } else {
+                            self.block_level(&found, holder, at, end)
+                        };
+                        (holder, level, frame)
                     });
                     self.budget -= 2 + 4 * UNIT * i32::from(level);
                     // Between the entries of a mapping that was split there may be others, of which this may be one.
-                    let step = if top == holder {
-                        pages(level.min(self.whole_level(&found, top)))
-                    } else {
-                        0
+                    let step = match () {
+                        () if is_slot => pages(1),
+                        () if top == holder => pages(level.min(self.whole_level(&found, top))),
+                        () => 0,
                     };
                     if self.revoke(top, frame, level, rights, own) == Progress::More {
                         return (Progress::More, at);
@@ -154,6 +163,18 @@ impl<H: Hardware> Work<'_, H> {
             level -= 1;
         }
         level
+    }
+
+    /// Whether all pages of the slot that begins here are parts of one mapping, which is larger: nothing is taken from the mapping itself, so they are one block.
+    fn is_parted_slot(&self, space: u16, at: u64, found: &Found) -> bool {
+        let is_part = matches!(found.what, What::Page(Fit::Part)) && found.level == 0 && !is_port(at);
+        if !is_part || at & (pages(1) - 1) != 0 {
+            return false;
+        }
+        let (table, _) = self.walk(space, at, 0).places[0];
+        let is_part = |entry: u64| is_present(entry) && !is_exact_page(entry);
+        let entries = self.hardware.table(table).iter();
+        entries.map(|entry| entry.load(Relaxed)).all(is_part)
     }
 
     /// Takes rights from all that link a slot of a space.
