@@ -1,7 +1,7 @@
 //! Physical memory: frames by counted references.
 //!
-//! One 32-bit cell a frame. A used frame's cell counts references; a free frame's cell names the
-//! next free one. There are two free lists, one of frames known to be full of zeroes (tables that
+//! One 32-bit cell a frame. A used frame's cell counts references, or names another frame that its one holder has with it; a free
+//! frame's cell names the next free one. There are two free lists, one of frames known to be full of zeroes (tables that
 //! were emptied entry by entry, frames zeroed while idle). Memory that was never used is not on a
 //! list but above a rising mark, so starting costs nothing.
 
@@ -46,6 +46,8 @@ impl Frame {
 }
 
 const NONE: u32 = u32::MAX;
+/// In the cell of a frame with one reference: the other bits name the one beside it. Frames are fewer.
+const BESIDE: u32 = 1 << 31;
 
 /// A range of frame numbers that is memory: first, one past the last.
 pub type Range = (u32, u32);
@@ -162,6 +164,7 @@ impl Frames {
             _ if is_in(self.zeroed) => Use::Zeroed,
             _ if is_in(self.any) => Use::Free,
             0 => Use::Outside,
+            _ if cell & BESIDE != 0 => Use::Counted(1),
             references => Use::Counted(references),
         }
     }
@@ -237,6 +240,18 @@ impl Frames {
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
         self.cells[frame.0 as usize]
+    }
+
+    /// Notes a frame beside one that has one reference, until that is freed.
+    pub fn put_beside(&mut self, frame: Frame, beside: Frame) {
+        self.cells[frame.0 as usize] = BESIDE | beside.0;
+    }
+
+    /// The frame that was noted beside one.
+    #[inline]
+    pub fn beside(&self, frame: Frame) -> Option<Frame> {
+        let cell = self.cells[frame.0 as usize];
+        (cell & BESIDE != 0).then_some(Frame(cell & !BESIDE))
     }
 
     /// Drops a reference; the last one frees the frame.

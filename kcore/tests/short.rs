@@ -519,7 +519,7 @@ fn a_run_of_pages_is_given_and_taken_on_the_fast_path() {
 #[test]
 fn a_run_of_pages_ends_at_the_limit_of_the_space() {
     let mut world = World::new(Way::ShortFirst, false);
-    let tables = 4 * TABLE_UNITS;
+    let tables = 5 * TABLE_UNITS;
     for more in NODE_UNITS[0]..10 * NODE_UNITS[0] {
         let quota = u64::from(tables + more);
         let id = world.value(Call::SpaceCreate, [quota, world.threads[1], 0, 0, 0, 0]);

@@ -477,7 +477,7 @@ fn a_page_beside_parts_of_a_larger_one_is_given_as_what_it_is() {
 #[test]
 fn a_quota_refuses_and_nothing_changes() {
     let mut world = world(0);
-    let space = world.create(0, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]).expect("a space");
+    let space = world.create(0, 5 * TABLE_UNITS + 2 * NODE_UNITS[0]).expect("a space");
     for page in 0..2 {
         world
             .run(&give(
@@ -512,10 +512,10 @@ fn each_space_pays_for_its_own_tables() {
     // Tables of the space: its root, three to the large page's place less one; the node of that page.
     let begun = 3 * TABLE_UNITS + NODE_UNITS[1];
     let landing = |tables: u32| tables * TABLE_UNITS + NODE_UNITS[0];
-    // Within the space: the table that parts the large page, and of the place where the page lands two tables.
+    // Within the space: the table that parts the large page, and of the place where the page lands two tables and that of its node.
     for (receiver, giver_has, receiver_has) in [
-        (None, begun + TABLE_UNITS + landing(2), 0),
-        (Some(()), begun + TABLE_UNITS, TABLE_UNITS + landing(3)),
+        (None, begun + TABLE_UNITS + landing(3), 0),
+        (Some(()), begun + TABLE_UNITS, TABLE_UNITS + landing(4)),
     ] {
         for missing in [0, 1] {
             for short in 0..=usize::from(receiver.is_some()) {
@@ -546,7 +546,7 @@ fn each_space_pays_for_its_own_tables() {
 #[test]
 fn pages_before_an_error_are_told() {
     let mut world = world(0);
-    let space = world.create(0, 4 * TABLE_UNITS + 3 * NODE_UNITS[0]).expect("a space");
+    let space = world.create(0, 5 * TABLE_UNITS + 3 * NODE_UNITS[0]).expect("a space");
     // The first page makes the tables: the next ones are a run.
     world
         .run(&give(How::Map, 0, memory(8, PAGE, RWX), space, memory(8, PAGE, RWX)))
@@ -661,7 +661,7 @@ fn pages_are_mapped_onward_only_so_often() {
 fn a_slot_is_given_and_taken_page_by_page() {
     for from in [0, LARGE.0 / 512] {
         let mut world = world(0);
-        let quota = 3 * TABLE_UNITS + TABLE_UNITS + 512 * NODE_UNITS[0];
+        let quota = 3 * TABLE_UNITS + 2 * TABLE_UNITS + 512 * NODE_UNITS[0];
         let space = world.create(0, quota).expect("a space");
         let page = |number: u64| memory(u64::from(from) * 512 + number, PAGE, RWX);
         let onto = |number: u64| memory(512 + number, PAGE, Rights::RW);

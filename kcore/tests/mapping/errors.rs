@@ -9,8 +9,8 @@ use crate::{
     world::{Op, World, pages},
 };
 
-/// More than one piece costs: three tables, a bitmap of ports, nodes.
-const DEAREST: u32 = 3 * TABLE_UNITS + PORTS_UNITS + 8;
+/// More than one piece costs: four tables, a bitmap of ports, nodes.
+const DEAREST: u32 = 4 * TABLE_UNITS + PORTS_UNITS + 8;
 /// More frames than one piece takes.
 const FRAMES: u64 = 8;
 

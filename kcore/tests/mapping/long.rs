@@ -61,7 +61,7 @@ fn map(kernel: &mut Kernel<Fake, Bare>, from: SpaceId, source: Fpage, to: SpaceI
 
 #[test]
 fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
-    let (mut kernel, sigma0, spaces) = kernel(8200, 1000, 4 * TABLE_UNITS + 2 * NODE_UNITS[0]);
+    let (mut kernel, sigma0, spaces) = kernel(8200, 1000, 5 * TABLE_UNITS + 2 * NODE_UNITS[0]);
     let before = (kernel.frames_free(), kernel.mapping_nodes());
     let first = spaces[0];
     map(
@@ -123,9 +123,9 @@ fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
 #[test]
 fn a_large_page_that_is_lost_stays_lost() {
     const SLOT: u8 = 21;
-    let (mut kernel, sigma0, spaces) = kernel(3000, 200, 4 * TABLE_UNITS + 3 * NODE_UNITS[0]);
-    // Root and two tables, a node of 2 MiB; a table and a node of one page beside it.
-    let tight = 4 * TABLE_UNITS + NODE_UNITS[1] + NODE_UNITS[0];
+    let (mut kernel, sigma0, spaces) = kernel(3000, 200, 5 * TABLE_UNITS + 3 * NODE_UNITS[0]);
+    // Root and two tables, a node of 2 MiB; of one page beside it two tables and a node.
+    let tight = 5 * TABLE_UNITS + NODE_UNITS[1] + NODE_UNITS[0];
     let first = kernel.free_space_create(sigma0, tight).expect("a space");
     let large = (memory(0x4_0000, SLOT, RWX), memory(0, SLOT, RWX));
     map(&mut kernel, sigma0, large.0, first, large.1);

@@ -9,5 +9,6 @@ mod errors;
 mod exhaustive;
 mod long;
 mod model;
+mod nodes;
 mod random;
 mod world;

@@ -1,7 +1,10 @@
 //! The invariants of mapping tree, page tables and quotas, checked as a whole: for tests, fuzzers
 //! and debuggers. Takes time and memory in proportion to everything that is mapped.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use core::sync::atomic::Ordering::Relaxed;
 
 use abi::{
@@ -18,7 +21,7 @@ use super::{
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
     bare::{Bare, going::Going},
-    paging::{frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
+    paging::{Fit, frame_of, is_large, is_linked, is_present, is_shared, number_of, table_entries},
 };
 
 /// The counts so far.
@@ -26,8 +29,10 @@ use crate::{
 struct Tally {
     /// Pages that a node's entries cover, by node.
     live: Vec<u32>,
-    /// Tables of the space.
+    /// Tables of the space, and those of nodes beside them.
     tables: u32,
+    /// The frames of all of them.
+    frames: BTreeSet<Frame>,
     /// Links found in page tables.
     links: u32,
     /// Tables found that are marked as linked.
@@ -54,6 +59,7 @@ impl<H: Hardware> Work<'_, H> {
     fn check(&mut self, mut units: BTreeMap<u16, u32>) -> Result<(), &'static str> {
         let used = self.mapping.tree.used();
         ensure(used.len() == self.mapping.tree.count() as usize, "nodes are lost")?;
+        ensure(self.mapping.tree.frees_places(), "a free node has a place")?;
         let mut hanging = 0;
         for &node in &used {
             hanging += self.check_node(node)?;
@@ -104,14 +110,12 @@ impl<H: Hardware> Work<'_, H> {
     fn check_node(&self, node: u32) -> Result<usize, &'static str> {
         let tree = &self.mapping.tree;
         let at = tree.get(node);
-        let key = match at.kind() {
-            Kind::Page | Kind::Part => at.level(),
-            Kind::Table | Kind::Link => LINKS,
+        let found = match at.kind() {
+            Kind::Page => self.node_at(at.space(), at.level(), at.page()),
+            Kind::Part => tree.find(at.space(), at.level(), at.page()),
+            Kind::Table | Kind::Link => tree.find(at.space(), LINKS, at.page()),
         };
-        ensure(
-            tree.find(at.space(), key, at.page()) == Some(node),
-            "a node is not found by its place",
-        )?;
+        ensure(found == Some(node), "a node is not found by its place")?;
         ensure(at.page() & (pages(at.level()) - 1) == 0, "a node is not aligned")?;
         let (mut above, mut steps) = (node, 0);
         while above != NONE {
@@ -222,6 +226,12 @@ impl<H: Hardware> Work<'_, H> {
         first: u64,
         tally: &mut Tally,
     ) -> Result<u64, &'static str> {
+        let nodes = self.frames.beside(table);
+        ensure(nodes.is_none() || level == 0, "a table of nodes beside none of pages")?;
+        for frame in nodes.into_iter().chain([table]) {
+            ensure(tally.frames.insert(frame), "a table stands in two places")?;
+        }
+        tally.tables += u32::from(nodes.is_some());
         let mut present = 0;
         let user = if level == 3 { 256 } else { 512 };
         for (index, place) in self.hardware.table(table).iter().enumerate().take(user) {
@@ -254,6 +264,13 @@ impl<H: Hardware> Work<'_, H> {
                 )?;
                 let node = self.holder(space, &found).ok_or("a page without a node")?;
                 let at = self.mapping.tree.get(node);
+                let named = self
+                    .node_word(space, page)
+                    .filter(|_| found.what == What::Page(Fit::Exact) && level == 0);
+                ensure(
+                    named.is_none_or(|word| word.load(Relaxed) == u64::from(node)),
+                    "a word names another node than that of its page",
+                )?;
                 let right = u64::from(number_of(entry)) == u64::from(at.frame) + (page - at.page());
                 ensure(right, "an entry shows another frame than its node")?;
                 ensure(at.rights.contains(found.rights), "an entry allows more than its node")?;

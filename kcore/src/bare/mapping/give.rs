@@ -6,6 +6,8 @@
 //! then the piece is given. So an error changes nothing, and a call that ends early has given
 //! whole pieces.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use abi::{Error, Rights};
 
 use super::{
@@ -195,7 +197,7 @@ impl<H: Hardware> Work<'_, H> {
         let Some(found) = self.look(piece.to, piece.target) else {
             return 0;
         };
-        let exact = self.mapping.tree.find(piece.to, piece.level, piece.target);
+        let exact = self.node_at(piece.to, piece.level, piece.target);
         let same = exact.is_some_and(|node| self.mapping.tree.get(node).kind() == Kind::Page);
         if same && (found.level == piece.level || is_port(piece.target)) {
             NODE_UNITS[usize::from(piece.level)]
@@ -209,7 +211,7 @@ impl<H: Hardware> Work<'_, H> {
         if !is_port(piece.target) && piece.level == 0 && is_linked(self.walk(piece.to, piece.target, 1).entry) {
             return Err(Error::InUse);
         }
-        let tables = self.missing_tables(piece.to, piece.target, piece.level);
+        let tables = self.missing_for_page(piece.to, piece.target, piece.level);
         let units = NODE_UNITS[usize::from(piece.level)] + self.ports_units(piece.to, piece.target);
         let units = units.saturating_sub(self.replaced_units(piece));
         if piece.from == piece.to {
@@ -239,7 +241,7 @@ impl<H: Hardware> Work<'_, H> {
     /// be paid.
     fn place_piece(&mut self, piece: &Piece, parent: u32, depth: u8, frame: u32, rights: Rights) -> Result<(), Error> {
         let &Piece { to, target, level, .. } = piece;
-        self.ensure_table(to, target, level)?;
+        self.ensure_page(to, target, level)?;
         let paid = self.charge(to, NODE_UNITS[usize::from(level)]);
         if paid.is_err() {
             self.prune(to, target);
@@ -247,13 +249,24 @@ impl<H: Hardware> Work<'_, H> {
         }
         let mut made = Node::new(Kind::Page, level, to, target, frame, rights);
         made.depth = depth;
-        let node = self.mapping.tree.insert(made, parent);
-        self.show(node);
+        self.place_node(made, parent);
         Ok(())
     }
 
+    /// Takes a node for a whole mapping, and writes its entry.
+    pub fn place_node(&mut self, made: Node, parent: u32) -> u32 {
+        let tree = &mut self.mapping.tree;
+        let node = if made.is_small() {
+            tree.hang(made, parent)
+        } else {
+            tree.insert(made, parent)
+        };
+        self.show(node);
+        node
+    }
+
     /// Writes the entry of a whole mapping.
-    pub fn show(&mut self, node: u32) {
+    fn show(&mut self, node: u32) {
         let at = *self.mapping.tree.get(node);
         let count = super::tables::span(&at);
         self.mapping.tree.get_mut(node).live = count as u32;
@@ -262,6 +275,11 @@ impl<H: Hardware> Work<'_, H> {
         } else {
             let entry = encode_mapping(at.frame, at.rights, at.level(), Fit::Exact);
             self.set_entry(at.space(), at.page(), at.level(), entry);
+            if at.level() == 0
+                && let Some(word) = self.node_word(at.space(), at.page())
+            {
+                word.store(node.into(), Relaxed);
+            }
         }
     }
 

@@ -21,7 +21,7 @@
 //! place to go on stands in the operation, and only saves time: one that begins at the front finds less to do, and ends the same.
 //!
 //! **Memory.** What a space causes is charged to its quota, in units of [`UNIT_BYTES`]: its page
-//! tables ([`TABLE_UNITS`] each), the tree nodes of what it received ([`NODE_UNITS`]), its port
+//! tables and those of nodes beside them ([`TABLE_UNITS`] each), the tree nodes of what it received ([`NODE_UNITS`]), its port
 //! bitmap ([`PORTS_UNITS`]). An operation that would exceed it is refused and changes nothing.
 //! Taking away never needs memory it may not have: if a part of a large page is taken and the
 //! holder cannot pay for the table that splits it, the holder loses the large page.
@@ -55,7 +55,7 @@ use tree::Tree;
 
 /// Bytes of kernel memory in a unit of quota.
 pub const UNIT_BYTES: usize = 64;
-/// The cost of a page table to its space; a space begins with one, its root.
+/// The cost of a page table, or of a table of nodes, to its space; a space begins with one, its root.
 pub const TABLE_UNITS: u32 = 64;
 /// The cost of a mapping to its receiver, by the size of the page: 4 KiB (or a port), 2 MiB, 1 GiB.
 /// A smaller one may need nodes for the parts of larger pages that it comes from.
@@ -403,7 +403,6 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     fn work(&mut self, going: &Going) -> Work<'_, H> {
-        self.half.mapping.recent.forget();
         let Tables {
             half,
             spaces,

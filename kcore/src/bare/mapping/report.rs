@@ -7,7 +7,7 @@ use abi::address::PAGE;
 use super::{
     Mapping,
     tables::PORTS_PAGE,
-    tree::{Kind, LINKS, pages},
+    tree::{Key, Kind, LINKS, pages},
 };
 
 /// Lines that are shown at most.
@@ -27,7 +27,8 @@ impl Mapping {
         for level in (0..=2).rev() {
             // σ₀ has everything at its own address.
             let page = u64::from(frame) & !(pages(level) - 1);
-            let Some(root) = self.tree.find(sigma0, level, page) else {
+            let small = || self.tree.look_for(Key::new(sigma0, 0, page)).filter(|_| level == 0);
+            let Some(root) = self.tree.find(sigma0, level, page).or_else(small) else {
                 continue;
             };
             if self.tree.get(root).kind() == Kind::Page {

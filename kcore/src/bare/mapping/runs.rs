@@ -80,16 +80,18 @@ impl<H: Hardware> Kernel<H, Bare> {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
         let Some(receiver) = record(spaces, to) else { return 0 };
-        let &Target { table, above, .. } = recent.target(to);
+        let &Target {
+            table, nodes, above, ..
+        } = recent.target(to);
         let affordable = ((receiver.quota - receiver.used) / NODE_UNITS[0]).min(tree.free_nodes());
-        let sources = &self.hardware.table(recent.source.table)[usize::from(index(source, 0))..];
-        let targets = &self.hardware.table(table)[usize::from(index(target, 0))..];
+        let rest = |table, page| &self.hardware.table(table)[usize::from(index(page, 0))..];
+        let sources = rest(recent.source.table, source);
         let count = count.min(affordable.into()) as usize;
         let given = hang_new(
             tree,
-            &sources[..count.min(sources.len())],
-            targets,
-            (Key::new(from, 0, source), place),
+            (&sources[..count.min(sources.len())], rest(recent.source.nodes, source)),
+            (rest(table, target), rest(nodes, target)),
+            place,
             rights,
         );
         receiver.used += given as u32 * NODE_UNITS[0];
@@ -113,32 +115,31 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 }
 
-/// Gives small pages by these entries to where nothing is, until one is another case: how many. There are nodes for all.
+/// Gives small pages by these entries, and their words for nodes, to where nothing is, until one is another case: how many. There are nodes for all.
 ///
 /// A function by itself, which needs few enough variables at once.
 #[inline(never)]
 fn hang_new(
     tree: &mut Tree,
-    sources: &[AtomicU64],
-    targets: &[AtomicU64],
-    (source, target): (Key, Key),
+    (sources, givers): (&[AtomicU64], &[AtomicU64]),
+    (targets, receivers): (&[AtomicU64], &[AtomicU64]),
+    target: Key,
     rights: Rights,
 ) -> u64 {
     let mut done = 0;
-    for (covering, place) in sources.iter().zip(targets) {
+    let givers = sources.iter().zip(givers);
+    for ((covering, giver), (place, receiver)) in givers.zip(targets.iter().zip(receivers)) {
         let covering = covering.load(Relaxed);
         if !is_exact_page(covering) || is_present(place.load(Relaxed)) {
             break;
         }
-        let Some(node) = tree.find_at(source.further(done)) else {
-            break;
-        };
+        let node = giver.load(Relaxed) as u32;
         if tree.get(node).depth >= DEPTH_MAX {
             break;
         }
         let given = restricted(covering, rights);
         let made = small_page(tree, node, target.further(done), present_rights(given));
-        tree.insert(made, node);
+        receiver.store(tree.hang(made, node).into(), Relaxed);
         place.store(given, Relaxed);
         done += 1;
     }

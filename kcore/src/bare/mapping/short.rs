@@ -30,6 +30,8 @@ pub(super) struct Target {
     /// The first page below, of the size of the table's entries.
     pub(super) key: Key,
     pub(super) table: Frame,
+    /// Of a lowest table, the one of the nodes of its pages; itself if there is none.
+    pub(super) nodes: Frame,
     /// The entry that leads there.
     pub(super) above: Place,
 }
@@ -38,6 +40,7 @@ impl Target {
     pub(super) const NONE: Target = Target {
         key: Key::NONE,
         table: Frame::NOWHERE,
+        nodes: Frame::NOWHERE,
         above: (Frame::NOWHERE, 0),
     };
 }
@@ -45,8 +48,8 @@ impl Target {
 /// Receivers that are remembered.
 const TARGETS: usize = 16;
 
-/// The last finds. They hold while only the code in this file changes tables and nodes: all other
-/// operations on mappings forget them. The spaces in it are free ones that nobody destroys, the pages it knows of lie
+/// The last finds. They hold until a table comes beside another one or goes, a large page is changed or parted, or a space begins to end: the code
+/// that does so forgets them. The spaces in it are free ones that nobody destroys, the pages it knows of lie
 /// where they may give and receive, and no receiver is σ₀.
 pub struct Recent {
     /// Something is remembered.
@@ -79,7 +82,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Another operation changes tables and nodes.
+    /// Something changes that may be among them.
     pub(super) fn forget(&mut self) {
         if core::mem::take(&mut self.is_known) {
             *self = Self::default();
@@ -114,6 +117,12 @@ pub(super) fn record(spaces: &mut [Option<FreeSpace>], space: u16) -> Option<&mu
 #[inline(always)]
 pub(super) fn word<H: Hardware>(hardware: &H, (table, index): Place) -> &AtomicU64 {
     &hardware.table(table)[usize::from(index) & 511]
+}
+
+/// The node of a small page, whose entry is there.
+#[inline(always)]
+pub(super) fn node_of<H: Hardware>(hardware: &H, table: &Target, page: u64) -> u32 {
+    word(hardware, (table.nodes, index(page, 0))).load(Relaxed) as u32
 }
 
 /// The index of a page's entry.
@@ -170,13 +179,19 @@ impl<H: Hardware> Kernel<H, Bare> {
             let node = self.half.mapping.tree.find(space, level, page & !(pages(level) - 1))?;
             (self.half.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         });
+        let nodes = self.frames().beside(table).unwrap_or(table);
         let recent = &mut self.half.mapping.recent;
         recent.is_known = true;
         if level > 0 {
             recent.whole = (key, entry, node?);
             return None;
         }
-        recent.source = Target { key, table, above };
+        recent.source = Target {
+            key,
+            table,
+            nodes,
+            above,
+        };
         recent.covering = node.unwrap_or(NONE);
         Some(())
     }
@@ -185,10 +200,15 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(never)]
     fn find_table(&self, key: Key, space: u16, page: u64, level: u8) -> Option<Target> {
         let (found, _, (table, _), above) = self.entry_at(space, page, level);
-        (found == level && self.is_alive(space, page)).then_some(Target { key, table, above })
+        (found == level && self.is_alive(space, page)).then_some(Target {
+            key,
+            table,
+            nodes: table,
+            above,
+        })
     }
 
-    /// The same of a receiver, which σ₀ is not.
+    /// The same of a receiver of small pages, which σ₀ is not.
     #[inline(never)]
     fn find_target(&mut self, slot: Key) -> Option<()> {
         let space = slot.space();
@@ -196,7 +216,8 @@ impl<H: Hardware> Kernel<H, Bare> {
             return None;
         }
         let found = self.find_table(slot, space, slot.page(), 0)?;
-        *self.half.mapping.recent.target_mut(space) = found;
+        let nodes = self.frames().beside(found.table)?;
+        *self.half.mapping.recent.target_mut(space) = Target { nodes, ..found };
         Some(())
     }
 
@@ -260,7 +281,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Mapping {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
-        let &Target { table, above, .. } = recent.target(to);
+        let &Target {
+            table, nodes, above, ..
+        } = recent.target(to);
         let entry = word(&self.hardware, (table, index(target, 0)));
         let receiver = record(spaces, to)?;
         if is_present(entry.load(Relaxed)) {
@@ -269,13 +292,14 @@ impl<H: Hardware> Kernel<H, Bare> {
         if receiver.quota - receiver.used < NODE_UNITS[0] || from == to || tree.free_nodes() < 1 {
             return None;
         }
-        let node = tree.find(from, 0, source)?;
+        let node = node_of(&self.hardware, &recent.source, source);
         if tree.get(node).depth >= DEPTH_MAX {
             return None;
         }
         // From here on it is certain.
         let given = restricted(covering, rights);
-        tree.insert(small_page(tree, node, place, present_rights(given)), node);
+        let made = tree.hang(small_page(tree, node, place, present_rights(given)), node);
+        word(&self.hardware, (nodes, index(target, 0))).store(made.into(), Relaxed);
         receiver.used += NODE_UNITS[0];
         entry.store(given, Relaxed);
         word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);
@@ -297,7 +321,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         if from == to || is_linked || !is_exact_page(entry.load(Relaxed)) {
             return None;
         }
-        let (node, old) = (tree.find(from, 0, source)?, tree.find_at(place)?);
+        let node = node_of(&self.hardware, &recent.source, source);
+        let old = node_of(&self.hardware, recent.target(to), target);
         let was = tree.get(old);
         if tree.get(node).depth >= DEPTH_MAX || !was.is_bare() || was.parent == NONE {
             return None;
@@ -323,7 +348,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         let Mapping {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
-        let &Target { table, above, .. } = recent.target(to);
+        let &Target {
+            table, nodes, above, ..
+        } = recent.target(to);
         let entry = word(&self.hardware, (table, index(target, 0)));
         let receiver = record(spaces, to)?;
         let at = tree.get(node);
@@ -339,7 +366,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         // From here on it is certain.
         let rights = mapping_rights(covering).intersection(rights);
         let parent = tree.part_of(node, 0, frame);
-        tree.insert(small_page(tree, parent, place, rights), parent);
+        let made = tree.hang(small_page(tree, parent, place, rights), parent);
+        word(&self.hardware, (nodes, index(target, 0))).store(made.into(), Relaxed);
         receiver.used += NODE_UNITS[0];
         entry.store(encode_mapping(frame, rights, 0, Fit::Exact), Relaxed);
         word(&self.hardware, above).fetch_add(COUNT_ONE, Relaxed);

@@ -113,11 +113,10 @@ impl<H: Hardware> Work<'_, H> {
                     return Err(Error::BadArgument);
                 }
                 self.mapping.tree.reserve(1)?;
-                self.ensure_table(space, frame, level)?;
+                self.ensure_page(space, frame, level)?;
                 self.charge(space, NODE_UNITS[usize::from(level)])?;
                 let node = Node::new(Kind::Page, level, space, frame, frame as u32, rights);
-                let node = self.mapping.tree.insert(node, NONE);
-                self.show(node);
+                self.place_node(node, NONE);
                 frame += pages(level);
             }
         }
@@ -135,8 +134,7 @@ impl<H: Hardware> Work<'_, H> {
         self.ensure_ports(space)?;
         self.charge(space, NODE_UNITS[2])?;
         let node = Node::new(Kind::Page, 2, space, PORTS_PAGE, 0, Rights::RW);
-        let node = self.mapping.tree.insert(node, NONE);
-        self.show(node);
+        let node = self.place_node(node, NONE);
         debug_assert_eq!(u64::from(self.mapping.tree.get(node).live), PORTS);
         Ok(())
     }
@@ -144,6 +142,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The youngest of those that a space created, or itself: it goes first.
     pub fn first_to_go(&mut self, space: u16) -> u16 {
         let mut space = space;
+        self.mapping.recent.forget();
         loop {
             self.space(space).dying = true;
             match self.space(space).created {

@@ -4,6 +4,9 @@
 //! empty table is seen and freed at once. A freed table is set aside until the spaces that it was
 //! taken from were flushed; then it goes back as a known zeroed frame. All flushes of a call are
 //! requested together, one for each space that lost something.
+//!
+//! Beside a lowest table with small pages of its space's own stands another one, whose words name the nodes of these pages. A word that belongs
+//! to no such page says nothing. It comes with the first page and goes with the table, and the space pays for both.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +14,7 @@ use abi::{Error, Rights};
 
 use super::{
     FreeSpace, Mapping, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
-    tree::{Kind, Node, pages},
+    tree::{Key, Kind, Node, pages},
 };
 use crate::{
     Frame, Hardware, SpaceId,
@@ -237,6 +240,12 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// Tables that a space lacks for a page of its own at this level.
+    pub fn missing_for_page(&self, space: u16, page: u64, level: u8) -> u32 {
+        let has_nodes = level > 0 || is_port(page) || self.nodes_of(&self.walk(space, page, 0)).is_some();
+        self.missing_tables(space, page, level) + u32::from(!has_nodes)
+    }
+
     /// Tables that a space lacks for an entry of this level.
     pub fn missing_tables(&self, space: u16, page: u64, level: u8) -> u32 {
         if is_port(page) {
@@ -278,6 +287,7 @@ impl<H: Hardware> Work<'_, H> {
                 }
             };
             if large {
+                self.mapping.recent.forget();
                 for (index, place) in self.hardware.table(table).iter().enumerate() {
                     place.store(split_entry(walk.entry, walk.level, index), Relaxed);
                 }
@@ -291,6 +301,49 @@ impl<H: Hardware> Work<'_, H> {
                 self.count_one(&walk);
             }
         }
+    }
+
+    /// The table of nodes beside the lowest table of a walk.
+    fn nodes_of(&self, walk: &Walk) -> Option<Frame> {
+        (walk.level == 0).then(|| self.frames.beside(walk.places[0].0))?
+    }
+
+    /// Makes the tables for a page of the space's own: those that lead to its entry, and that of the nodes of small ones.
+    pub fn ensure_page(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
+        self.ensure_table(space, page, level)?;
+        if level > 0 || is_port(page) {
+            return Ok(());
+        }
+        let walk = self.walk(space, page, 0);
+        if self.nodes_of(&walk).is_some() {
+            return Ok(());
+        }
+        let taken = self.take_table(space);
+        match taken {
+            Ok(nodes) => {
+                self.mapping.recent.forget();
+                self.frames.put_beside(walk.places[0].0, nodes);
+            }
+            Err(_) => self.prune(space, page),
+        }
+        taken.map(|_| ())
+    }
+
+    /// The word that names the node of a small page.
+    pub fn node_word(&self, space: u16, page: u64) -> Option<&AtomicU64> {
+        let walk = self.walk(space, page, 0);
+        let nodes = self.nodes_of(&walk)?;
+        Some(&self.hardware.table(nodes)[walk.places[0].1])
+    }
+
+    /// The node of this size that a space has at a page.
+    pub fn node_at(&self, space: u16, level: u8, page: u64) -> Option<u32> {
+        let tree = &self.mapping.tree;
+        if level > 0 || is_port(page) {
+            return tree.find(space, level, page);
+        }
+        let word = self.node_word(space, page)?.load(Relaxed);
+        tree.is_at(word, Key::new(space, 0, page)).then_some(word as u32)
     }
 
     /// The table of the walk's entry has one entry more.
@@ -329,6 +382,9 @@ impl<H: Hardware> Work<'_, H> {
     /// Something was taken at the end of a walk.
     pub fn note_change(&mut self, space: u16, walk: &Walk) {
         self.touch(space);
+        if is_large(walk.entry) && walk.level > 0 {
+            self.mapping.recent.forget();
+        }
         if walk.level == 0 && is_shared(self.place(walk, 1).load(Relaxed)) {
             self.mapping.batch.shared_changed = true;
         }
@@ -358,8 +414,13 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     fn set_aside(&mut self, space: u16, table: Frame) {
+        self.mapping.recent.forget();
         self.touch(space);
         self.credit(space, TABLE_UNITS);
+        if let Some(nodes) = self.frames.beside(table) {
+            self.credit(space, TABLE_UNITS);
+            self.frames.release(nodes);
+        }
         if self.mapping.batch.freed_count == BATCH {
             self.flush_now();
             // After that flush the batch no longer includes this table's space.
@@ -468,7 +529,7 @@ impl<H: Hardware> Work<'_, H> {
             What::Linked | What::Shared => return None,
         };
         (first..=2).find_map(|level| {
-            let node = self.mapping.tree.find(space, level, found.page & !(pages(level) - 1))?;
+            let node = self.node_at(space, level, found.page & !(pages(level) - 1))?;
             (self.mapping.tree.get(node).kind() == Kind::Page).then_some(node)
         })
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{
     Mapping, NODE_UNITS,
     runs::left_in_slot,
-    short::{Target, index, record, word},
+    short::{Target, index, node_of, record, word},
     tree::{Key, NONE, Tree, pages},
 };
 use crate::{
@@ -29,7 +29,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.small_source(space, page).is_none() {
             return self.flush_part(space, page);
         }
-        let source = self.half.mapping.tree.find(space, 0, page)?;
+        let source = node_of(&self.hardware, &self.half.mapping.recent.source, page);
         self.flush_kid(source)
     }
 
@@ -62,13 +62,15 @@ impl<H: Hardware> Kernel<H, Bare> {
         if !self.with_source(space, first) {
             return (0, left);
         }
-        let Target { table, above, .. } = self.half.mapping.recent.source;
+        let Target {
+            table, nodes, above, ..
+        } = self.half.mapping.recent.source;
         // With a whole slot its links go, too.
         let is_whole = count >= pages(1);
         if is_whole && is_shared(word(&self.hardware, above).load(Relaxed)) {
             return (0, left);
         }
-        let (key, mut left) = (Key::new(space, 0, first), left);
+        let mut left = left;
         let mut done = 0;
         while done < length {
             let entry = word(&self.hardware, (table, index(first + done, 0))).load(Relaxed);
@@ -79,9 +81,13 @@ impl<H: Hardware> Kernel<H, Bare> {
                 done += 1;
                 continue;
             }
-            let taken = self.flush_alone(table, key.further(done), (length - done) as usize);
-            if taken == 0 && self.flush_kids(key.further(done), &mut left).is_none() {
-                break;
+            let at = index(first + done, 0);
+            let taken = self.flush_alone((table, nodes, at), (length - done) as usize);
+            if taken == 0 {
+                let source = word(&self.hardware, (nodes, at)).load(Relaxed) as u32;
+                if self.flush_kids(source, &mut left).is_none() {
+                    break;
+                }
             }
             done += taken.max(1);
         }
@@ -90,18 +96,19 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes small pages, from this one on, that one space has alone, and all in one slot: how many.
     #[inline(always)]
-    fn flush_alone(&mut self, table: Frame, first: Key, length: usize) -> u64 {
+    fn flush_alone(&mut self, (table, nodes, first): (Frame, Frame, u16), length: usize) -> u64 {
         let tree = &self.half.mapping.tree;
-        let Some(kid) = tree.find_at(first).and_then(|source| tree.only_active_kid(source)) else {
+        let source = word(&self.hardware, (nodes, first)).load(Relaxed) as u32;
+        let Some(kid) = tree.only_active_kid(source) else {
             return 0;
         };
         let slot = tree.get(kid).key().first_of(pages(1));
         let Some(most) = self.open(slot) else { return 0 };
         let Mapping { tree, recent, .. } = &mut self.half.mapping;
-        let sources = &self.hardware.table(table)[usize::from(index(first.page(), 0))..];
+        let [sources, givers] = [table, nodes].map(|table| &self.hardware.table(table)[usize::from(first)..]);
         let targets = self.hardware.table(recent.target(slot.space()).table);
         let length = length.min(sources.len()).min(most as usize);
-        let count = take_alone(tree, &sources[..length], targets, (first, slot));
+        let count = take_alone(tree, (&sources[..length], givers), targets, slot);
         self.settle(slot, count);
         u64::from(count)
     }
@@ -154,9 +161,8 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Takes a small page from all who have it from there. They gave it to nobody.
     #[inline(always)]
-    fn flush_kids(&mut self, page: Key, left: &mut u64) -> Option<()> {
+    fn flush_kids(&mut self, source: u32, left: &mut u64) -> Option<()> {
         let tree = &mut self.half.mapping.tree;
-        let source = tree.find_at(page)?;
         let first = tree.take_kids(source)?;
         if first == NONE {
             return Some(());
@@ -243,15 +249,18 @@ impl<H: Hardware> Kernel<H, Bare> {
 ///
 /// A function by itself, which needs few enough variables at once.
 #[inline(never)]
-fn take_alone(tree: &mut Tree, sources: &[AtomicU64], targets: &[AtomicU64; 512], (source, slot): (Key, Key)) -> u32 {
+fn take_alone(
+    tree: &mut Tree,
+    (sources, givers): (&[AtomicU64], &[AtomicU64]),
+    targets: &[AtomicU64; 512],
+    slot: Key,
+) -> u32 {
     let mut done = 0;
-    for entry in sources {
+    for (entry, giver) in sources.iter().zip(givers) {
         if !is_exact_page(entry.load(Relaxed)) {
             break;
         }
-        let Some(page) = tree.find_at(source.further(done.into())) else {
-            break;
-        };
+        let page = giver.load(Relaxed) as u32;
         let Some(kid) = tree.only_active_kid(page) else { break };
         let has = tree.get(kid);
         let key = has.key();

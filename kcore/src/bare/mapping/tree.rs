@@ -10,7 +10,8 @@
 //!
 //! Links: a [`Kind::Table`] stands for a space's leaf table, and its kids are the [`Kind::Link`]s.
 //!
-//! A node is found by (space, size, page) through hash chains with a random seed, so no one can aim at
+//! The node of a small page, the commonest, is found by the page's entry: the table of entries has a table of nodes beside it (`tables`). All
+//! others are found by (space, size, page) through hash chains with a random seed, so no one can aim at
 //! long ones. Lists are rings. Each node has two for its kids and two for its parts: those that the
 //! operation `op` has still to visit, and those it has done. So an operation goes on where it was, and
 //! a node that appears meanwhile is visited too. Another operation puts the two together again.
@@ -18,6 +19,8 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use abi::{Error, Rights};
+
+use super::tables::PORTS_PAGE;
 
 /// No node.
 pub const NONE: u32 = u32::MAX;
@@ -209,6 +212,12 @@ impl Node {
         self.shape >> LEVEL_SHIFT
     }
 
+    /// Whether it is a small page of memory, whose node is found by its entry.
+    #[inline(always)]
+    pub fn is_small(&self) -> bool {
+        self.shape == Kind::Page as u8 && self.page() < PORTS_PAGE
+    }
+
     /// Whether anything hangs below.
     pub fn is_bare(&self) -> bool {
         self.kids.is_empty() && self.parts.is_empty()
@@ -307,7 +316,7 @@ impl Tree {
             chunk.try_reserve_exact(CHUNK).map_err(|_| Error::NoMemory)?;
             let first = u32::try_from(self.chunks.len() * CHUNK).map_err(|_| Error::NoMemory)?;
             for index in 0..CHUNK as u32 {
-                let mut node = Node::new(Kind::Part, 0, 0, 0, 0, Rights::NONE);
+                let mut node = Node::of_key(Kind::Part, 0, Key::NONE, 0, Rights::NONE);
                 node.next = if index + 1 == CHUNK as u32 {
                     self.free
                 } else {
@@ -354,15 +363,10 @@ impl Tree {
         (key.0.wrapping_mul(self.seed) >> self.shift) as usize
     }
 
-    /// The node of this size that a space has at a page; [`LINKS`] finds tables and links.
+    /// The node of this size that a space has at a page, which is no small page; [`LINKS`] finds tables and links.
     #[inline(always)]
     pub fn find(&self, space: u16, level: u8, page: u64) -> Option<u32> {
-        self.find_at(Key::new(space, level, page))
-    }
-
-    /// The node of a place.
-    #[inline(always)]
-    pub fn find_at(&self, key: Key) -> Option<u32> {
+        let key = Key::new(space, level, page);
         let mut node = self.buckets[self.bucket(key)];
         while node != NONE {
             let at = self.get(node);
@@ -374,20 +378,34 @@ impl Tree {
         None
     }
 
+    /// Whether a word, whatever it is, names the node of a place.
+    pub fn is_at(&self, word: u64, key: Key) -> bool {
+        let chunk = self.chunks.get((word / CHUNK as u64) as usize);
+        chunk.is_some_and(|chunk| chunk[word as usize % CHUNK].key == key)
+    }
+
+    /// The node of a small page. Looks at all: for the debugger.
+    pub fn look_for(&self, key: Key) -> Option<u32> {
+        (0..self.chunks.len() as u64 * CHUNK as u64)
+            .find(|&node| self.is_at(node, key))
+            .map(|node| node as u32)
+    }
+
     /// Takes a node out of its hash chain.
     #[inline(always)]
-    fn hash_remove(&mut self, node: u32, bucket: usize, after: u32) {
+    fn unchain(&mut self, node: u32) {
+        let (bucket, after) = (self.bucket(self.get(node).key), self.get(node).hash_next);
         let first = &mut self.buckets[bucket];
         if *first == node {
             *first = after;
         } else {
-            self.unchain(node, bucket, after);
+            self.unchain_behind(node, bucket, after);
         }
     }
 
     /// The same for one that is not the first.
     #[cold]
-    fn unchain(&mut self, node: u32, bucket: usize, after: u32) {
+    fn unchain_behind(&mut self, node: u32, bucket: usize, after: u32) {
         let mut before = self.buckets[bucket];
         while before != NONE {
             let next = self.get(before).hash_next;
@@ -399,13 +417,28 @@ impl Tree {
         }
     }
 
-    /// Takes a node for `made` and hangs it below a parent, if it has one. It was [reserved](Self::reserve).
+    /// Takes a node for `made`, which is no small page, and hangs it below a parent, if it has one. It was [reserved](Self::reserve).
     #[inline(always)]
     pub fn insert(&mut self, made: Node, parent: u32) -> u32 {
+        self.put(made, parent, true)
+    }
+
+    /// The same for a small page: its entry will lead to it.
+    #[inline(always)]
+    pub fn hang(&mut self, made: Node, parent: u32) -> u32 {
+        self.put(made, parent, false)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, made: Node, parent: u32, is_hashed: bool) -> u32 {
         let node = self.free;
         let (next, prev) = self.put_first(node, parent, made.kind());
-        let bucket = self.bucket(made.key);
-        let hash_next = core::mem::replace(&mut self.buckets[bucket], node);
+        let hash_next = if is_hashed {
+            let bucket = self.bucket(made.key);
+            core::mem::replace(&mut self.buckets[bucket], node)
+        } else {
+            NONE
+        };
         self.free_count -= 1;
         let place = &mut self.chunks[node as usize / CHUNK][node as usize % CHUNK];
         self.free = place.next;
@@ -419,17 +452,15 @@ impl Tree {
         node
     }
 
-    /// A bare node becomes `made`, which is found in the same place and hangs elsewhere.
+    /// The bare node of a small page becomes `made`, which has the same place and hangs elsewhere.
     #[inline(always)]
     pub fn exchange(&mut self, node: u32, made: Node, parent: u32) {
         self.unhang(node, self.get(node).place());
         let (next, prev) = self.put_first(node, parent, made.kind());
-        let place = self.get_mut(node);
-        *place = Node {
+        *self.get_mut(node) = Node {
             parent,
             next,
             prev,
-            hash_next: place.hash_next,
             ..made
         };
     }
@@ -482,6 +513,9 @@ impl Tree {
     #[inline(always)]
     pub fn remove(&mut self, node: u32) {
         self.unhang(node, self.get(node).place());
+        if !self.get(node).is_small() {
+            self.unchain(node);
+        }
         self.release(node);
     }
 
@@ -506,16 +540,15 @@ impl Tree {
         self.get_mut(last).next = rest;
     }
 
-    /// A node that hangs nowhere any more, or is one of kids that were [taken](Self::take_kids), is free.
+    /// The node of a small page that hangs nowhere any more, or is one of kids that were [taken](Self::take_kids), is free.
     #[inline(always)]
     pub fn release(&mut self, node: u32) {
         let free = core::mem::replace(&mut self.free, node);
         self.free_count += 1;
         let at = self.get_mut(node);
         at.next = free;
-        let (key, after) = (at.key, at.hash_next);
-        let bucket = self.bucket(key);
-        self.hash_remove(node, bucket, after);
+        // A word that still names it is not believed.
+        at.key = Key::NONE;
     }
 
     /// Puts a node in front of the ring that begins at `first`; returns the ring's new first node.
@@ -651,6 +684,13 @@ impl Tree {
             node = parent;
         }
         None
+    }
+
+    /// Whether no free node has a place, for the check of invariants.
+    pub fn frees_places(&self) -> bool {
+        core::iter::successors(Some(self.free), |&node| Some(self.get(node).next))
+            .take(self.free_count as usize)
+            .all(|node| self.get(node).key == Key::NONE)
     }
 
     /// Nodes in use, for the check of invariants.

@@ -84,7 +84,7 @@ fn round(what: What, spaces: &[u64; EIGHT as usize]) -> Outcome<u64> {
 nucleus::thread_entry!(worker_entry, worker);
 /// Has a batch of pages at [`GIVEN`]. When asked, does a round and answers with its ticks; nothing, if it could not.
 fn worker(_: u64) {
-    let spaces = [(); EIGHT as usize].map(|()| receiver(GIVEN, 8).unwrap_or(0));
+    let spaces = [(); EIGHT as usize].map(|()| receiver(GIVEN, 9).unwrap_or(0));
     let mut next = message::receive();
     while let Ok(got) = next {
         let what = ALL[got.words[0] as usize % ALL.len()];
