@@ -37,12 +37,15 @@ const fn lower_bits(size: u64) -> u64 {
     (size.trailing_zeros() as u64) << FPAGE_SIZE_SHIFT | Rights::R.bits() as u64
 }
 
+/// The bits of a word above all addresses.
+const BEYOND: u64 = !0 << ADDRESS_BITS;
+
 /// Whether an fpage is one of memory, of just this size.
 #[inline(always)]
 const fn is_plain(word: u64, size: u64) -> bool {
     let others = (Rights::W.bits() | Rights::X.bits()) as u64;
-    // Of a larger one some bits of the address must be clear, too.
-    word & (size - 1) & !others == lower_bits(size)
+    // Of a larger one some bits of the address must be clear, too, and of each those above all addresses: a remembered slot does not tell them apart.
+    word & (size - 1 | BEYOND) & !others == lower_bits(size)
 }
 
 /// The bits of an fpage that tell its size.
@@ -59,7 +62,7 @@ fn small(word: u64) -> Option<u64> {
 #[inline(always)]
 fn landing(source: u64, window: u64) -> Option<u64> {
     let rest = 1u64.wrapping_shl((window >> FPAGE_SIZE_SHIFT) as u32 & 63) - 1;
-    let is_memory = window >> ADDRESS_BITS == 0 && rest >> ADDRESS_BITS == 0 && rest >= PAGE;
+    let is_memory = rest >> ADDRESS_BITS == 0 && rest >= PAGE;
     (is_memory && is_plain(window, rest + 1)).then_some((window & !rest | source & rest) / PAGE)
 }
 
