@@ -30,7 +30,7 @@ use crate::journal::Chain;
 use crate::map::{Entry, MapKey};
 use crate::settle::{Settling, settle, take_down};
 use crate::space::Loan;
-use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_STEP, JournalState, Progress, Store, Work};
+use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_SIPHASH, COST_STEP, JournalState, Progress, Store, Work};
 use crate::superblock::{Place, Superblock};
 use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
@@ -51,7 +51,7 @@ const COST_LISTED: u64 = 120;
 /// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
 const COST_ENCODE: u64 = 1_500;
 const COST_ENCODED_ROW: u64 = 250;
-const COST_SUM: u64 = 12_500;
+const COST_SUM: u64 = 4_900;
 /// Small things that are done in one step of the end: a deletion that is forgotten costs some 340 instructions.
 const STEP_PIECE: usize = 4;
 
@@ -335,7 +335,7 @@ impl Checkpoint {
             }
             Phase::Superblock => {
                 if entering {
-                    store.spend(COST_BLOCK);
+                    store.spend(COST_BLOCK + COST_SIPHASH);
                     self.write_superblock(store, world)?;
                 }
                 Ok(self.when_quiet())

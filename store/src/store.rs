@@ -186,8 +186,8 @@ const LOADS_MIN: usize = 64;
 
 /// The cost of a block, checksum and request included.
 pub(crate) const COST_BLOCK: u64 = 6_400;
-/// The cost of the checksum of version 1, which a block that is read may bear in an image that was made by that version.
-const COST_OLD_CHECKSUM: u64 = 10_500;
+/// The cost of SipHash over a block: the checksum of superblocks, and one that a block may bear that is read in an image of version 1.
+pub(crate) const COST_SIPHASH: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
 const COST_WRITTEN: u64 = 2_400;
 /// The cost of looking how a read may go on, and of asking for its block.
@@ -537,7 +537,7 @@ impl Store {
     /// The cost of taking a completion up.
     fn cost_of(&self, purpose: &Purpose) -> u64 {
         match purpose {
-            Purpose::Page(_) | Purpose::Node(_) if self.checksums.of_version_1 => COST_BLOCK + COST_OLD_CHECKSUM,
+            Purpose::Page(_) | Purpose::Node(_) if self.checksums.of_version_1 => COST_BLOCK + COST_SIPHASH,
             Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
             _ => COST_WRITTEN,
         }

@@ -45,7 +45,7 @@ const BEYOND: u64 = !0 << ADDRESS_BITS;
 const fn is_plain(word: u64, size: u64) -> bool {
     let others = (Rights::W.bits() | Rights::X.bits()) as u64;
     // Of a larger one some bits of the address must be clear, too, and of each those above all addresses: a remembered slot does not tell them apart.
-    word & (size - 1 | BEYOND) & !others == lower_bits(size)
+    word & ((size - 1) | BEYOND) & !others == lower_bits(size)
 }
 
 /// The bits of an fpage that tell its size.
