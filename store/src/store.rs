@@ -186,7 +186,7 @@ const LOADS_MIN: usize = 64;
 
 /// The cost of a block, checksum and request included.
 pub(crate) const COST_BLOCK: u64 = 6_400;
-/// The cost of SipHash over a block: the checksum of superblocks, and one that a block may bear that is read in an image of version 1.
+/// The cost of `SipHash` over a block: the checksum of superblocks, and one that a block may bear that is read in an image of version 1.
 pub(crate) const COST_SIPHASH: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
 const COST_WRITTEN: u64 = 2_400;
