@@ -558,7 +558,9 @@ impl<P: Pages> Discard<'_, P> {
             if is_known && let Some(place) = self.missing.iter_mut().find(|place| place.is_none()) {
                 *place = Some(Missing { key, entry });
             }
-            return None;
+            // The node above may be one that was put in the place of a damaged one. It has to be written: the damaged one might be read
+            // right the next time, and what is dropped here would be there again.
+            return (entry.block == LOST).then_some(entry);
         };
         let changed = self.children(key, frame);
         if !self.stopped && self.is_empty(key, frame) {

@@ -534,6 +534,8 @@ fn wrong_usage_says_what_is_right() {
         &["import", "a", "b"],
         &["test", "--only", "nothing"],
         &["bench", "--system", "plan9"],
+        &["crash", "--only", "nothing"],
+        &["crash", "x"],
         &["ls", "--bogus", "x"],
     ] {
         let complaint = refused(words, 2);
@@ -569,6 +571,13 @@ fn wrong_usage_says_what_is_right() {
             "--in cannot be 'nosuch'",
         ),
         (&["test", "--seed", "-1"], "--seed cannot be '-1': it is a number"),
+        (&["crash", "--seeds", "0"], "--seeds cannot be '0': it is 1 at least"),
+        (&["crash", "--from", "here"], "--from cannot be 'here': it is a number"),
+        (&["crash", "--only", "flood"], "there are cuts, full, failing"),
+        (
+            &["crash", "--only", "short", "--from", "20876"],
+            "the seeds of 'short' end with 20875",
+        ),
         (&["build", "x"], "takes no operands"),
         (&["tour", "x"], "takes no operands"),
         (&["help", "run", "x"], "one COMMAND"),
@@ -744,7 +753,7 @@ fn output_that_finds_no_room_is_told() {
 fn help_is_there_for_every_command() {
     let overview = ok(&["help"]);
     for command in [
-        "run", "test", "bench", "check", "ls", "import", "export", "format", "build", "debugger",
+        "run", "test", "bench", "crash", "check", "ls", "import", "export", "format", "build", "debugger",
     ] {
         assert!(
             overview.contains(&format!("./gond {command}")),
@@ -756,4 +765,20 @@ fn help_is_there_for_every_command() {
     }
     assert!(ok(&["--version"]).starts_with("gond "));
     assert!(Path::new(env!("CARGO_BIN_EXE_gond")).is_file());
+}
+
+/// A few lives of each kind, for people and for programs; the same seeds give the same numbers.
+#[test]
+fn the_laboratory_counts_its_states() {
+    let words = ["crash", "--seeds", "2", "--from", "3", "--json"];
+    let found: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
+    let kinds = found["kinds"].as_array().expect("kinds");
+    assert!(kinds.len() == 7 && kinds.iter().all(|kind| kind["runs"] == 2 && kind["states"] != 0));
+    assert_eq!(found["failed"].as_array().map(Vec::len), Some(0));
+    let again: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
+    assert_eq!(again["kinds"], found["kinds"]);
+    let text = ok(&["crash", "--seeds", "1", "--only", "short", "--only", "full"]);
+    assert!(text.contains("all as they must be"), "{text}");
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(&lines[..3], ["kind", "short", "full"]);
 }

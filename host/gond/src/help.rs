@@ -9,6 +9,7 @@ Gondwana: one address space, for every program and for ever.
   ./gond run      starts the system on this terminal (or with a script)
   ./gond test     tests everything, on the host and in QEMU
   ./gond bench    measures, side by side with Linux in the same QEMU
+  ./gond crash    cuts the power of the store, on simulated disks
 
   ./gond ls IMAGE                  lists the names on a disk image
   ./gond import IMAGE FILE NAME    makes an object of a file
@@ -93,6 +94,7 @@ how many failed; the exit status is 0 if none failed.
   nucleus    the suite of the bare µ-kernel
   engine     the engine for isolated processes, as a program of the system
   contract   the promises of the command line
+  laboratory 100,000 disks that lost their power, simulated ('./gond crash')
   crash      20 kills of a running workload; a recorded run replayed with torn
              and lost writes
   power      the OO1 database before and after the plug is pulled
@@ -144,6 +146,32 @@ and one protected call and its return: a round trip in single steps.
 Measures what needs no system: isolated processes (rows sip-…; --rounds, --row)
 and the linking of modules (rows link-…; --runs), on this machine's processor,
 beside the same C source built for it.
+";
+
+const CRASH: &str = "\
+./gond crash [--seeds N] [--from SEED] [--only KIND]... [--json]
+
+The crash laboratory: lives of the store on simulated disks, at random. The
+power is cut again and again, after any subset of the writes under way, whole or
+torn, also during recovery. Each disk that may be left is mounted: what was
+acknowledged must be there, and nothing that was not asked for. The exit status
+is 0 if all were as they must be. A run that fails is told with its seed and
+with the command that repeats it.
+
+  cuts       nothing else goes wrong
+  full       the disk is full
+  failing    requests fail
+  tight      both
+  memory     pages of memory are refused
+  rot        blocks rot, are lost, misdirected, misread or unreadable: the store
+             must name the error, or give the right data
+  short      all sequences of up to three operations, with a cut behind each
+             request; their seeds end with 17471
+
+  --seeds N     seeds of each kind (2000)
+  --from SEED   the first seed (0)
+  --only KIND   only this kind; may be given several times
+  --json        one object with counts and failures
 ";
 
 const SIP: &str = "\
@@ -271,6 +299,7 @@ fn text(command: &str) -> Option<&'static str> {
         "run" => RUN,
         "test" => TEST,
         "bench" => BENCH,
+        "crash" => CRASH,
         "check" => CHECK,
         "mend" => MEND,
         "ls" => LIST,

@@ -11,7 +11,7 @@
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
 //! * [`backtrace`], [`debugger`], [`gdb`]: what helps when the kernel fails.
 //! * [`tour`]: the README's tour, played for real.
-//! * [`test`], [`bench`]: `gond test` and `gond bench`.
+//! * [`crash`], [`test`], [`bench`]: `gond crash`, `gond test` and `gond bench`.
 //!
 //! Every error says what failed, on what, and where it helps what to do. Standard output carries results
 //! only; progress and complaints go to standard error. The exit status is 0 for success, 1 for failure, 2 for
@@ -52,6 +52,8 @@ mod bare;
 mod run;
 
 mod tour;
+
+mod crash;
 
 mod test;
 
@@ -110,6 +112,7 @@ fn dispatch() -> anyhow::Result<ExitCode> {
         "build" => build::command(rest),
         "test" => test::command(rest),
         "bench" => bench::command(rest),
+        "crash" => crash::command(rest),
         "tour" => tour::command(rest),
         "format" => image::command(rest),
         "check" => check::command(rest),

@@ -3,7 +3,8 @@
 //! Writes go through a volatile cache: what is complete but not flushed, and what is still under way,
 //! may be on the medium after a crash or not, each write by itself, whole or in part. Parts
 //! are sectors of 512 bytes. Requests complete in an order drawn from the seed. A flush covers
-//! the writes that were complete when it was submitted, no others. Requests may be made to fail.
+//! the writes that were complete when it was submitted, no others. Requests may be made to fail, reads to give something else
+//! than what is there, and a [`Lie`] makes it break one of these promises.
 
 use crate::rng::Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,9 +30,33 @@ pub enum Fate {
     Torn(u8),
 }
 
+/// A promise of disks that this one breaks. A judge that sees none of them proves nothing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// A flush makes nothing stable.
+    Flush,
+    /// A flush leaves the oldest of the writes that it covers behind.
+    Overtaken,
+    /// A flush makes the first sector of each write stable, and drops the others.
+    Halves,
+    /// Writes to these blocks, from the first up to the second, are acknowledged and dropped.
+    Dropped(u64, u64),
+    /// One write in so many goes to the block behind its own.
+    Misdirected(u64),
+    /// One read in so many gives the contents before the last flush of the block.
+    StaleReads(u64),
+}
+
+impl Lie {
+    /// Writes to superblocks are dropped.
+    pub const SUPERBLOCKS: Self = Self::Dropped(0, 4);
+}
+
 /// A write that is not on the medium for certain.
 #[derive(Clone)]
 struct Volatile {
+    /// The number of the request.
+    number: u64,
     sequence: u64,
     block: u64,
     data: Block,
@@ -39,6 +64,8 @@ struct Volatile {
 
 /// A request under way.
 struct Flight {
+    /// Requests are numbered in the order in which they came.
+    number: u64,
     request: Request,
     /// What a write carries.
     data: Option<Block>,
@@ -72,6 +99,14 @@ pub struct CrashDisk {
     failing: u64,
     /// So many reads of this block fail, beside those.
     unreadable: (u64, u32),
+    /// So many reads of this block give another bit there.
+    misread: (u64, u32, usize),
+    lie: Option<Lie>,
+    /// The contents before the last write of each block, if they are kept.
+    former: Option<BTreeMap<u64, Block>>,
+    numbers: u64,
+    /// Stands for what was made stable, and in which order.
+    settled: u64,
     /// After so many steps more, a copy of the state is kept.
     fuse: Option<u64>,
     blown: Option<Box<CrashDisk>>,
@@ -94,6 +129,11 @@ impl CrashDisk {
             order,
             failing: 0,
             unreadable: (0, 0),
+            misread: (0, 0, 0),
+            lie: None,
+            former: None,
+            numbers: 0,
+            settled: 0,
             fuse: None,
             blown: None,
             steps: 0,
@@ -139,6 +179,29 @@ impl CrashDisk {
         self.unreadable = (block, reads);
     }
 
+    /// Lets so many reads of a block give another bit in place of the right one.
+    pub fn set_misread(&mut self, block: u64, reads: u32, bit: usize) {
+        self.misread = (block, reads, bit);
+    }
+
+    /// Breaks a promise from now on.
+    pub fn set_lie(&mut self, lie: Option<Lie>) {
+        self.lie = lie;
+        if matches!(lie, Some(Lie::StaleReads(_))) {
+            self.keep_former();
+        }
+    }
+
+    /// Keeps what blocks held before their last write from now on.
+    pub fn keep_former(&mut self) {
+        self.former.get_or_insert_default();
+    }
+
+    /// What a block held before its last write that became stable, if such was kept.
+    pub fn former(&self, block: u64) -> Option<&Block> {
+        self.former.as_ref()?.get(&block)
+    }
+
     /// Keeps a copy of the state after `steps` more steps.
     pub fn set_fuse(&mut self, steps: u64) {
         self.fuse = Some(self.steps + steps);
@@ -165,10 +228,12 @@ impl CrashDisk {
             return Err(QueueFull);
         }
         self.flights.push(Flight {
+            number: self.numbers,
             request,
             data,
             mark: self.sequence,
         });
+        self.numbers += 1;
         Ok(())
     }
 
@@ -192,7 +257,12 @@ impl CrashDisk {
         }
         self.steps += 1;
         let at = self.order.below(self.flights.len() as u64) as usize;
-        let Flight { request, data, mark } = self.flights.swap_remove(at);
+        let Flight {
+            number,
+            request,
+            data,
+            mark,
+        } = self.flights.swap_remove(at);
         let unread =
             request.operation == Operation::Read && self.unreadable.0 == request.block && self.unreadable.1 > 0;
         self.unreadable.1 -= u32::from(unread);
@@ -201,7 +271,7 @@ impl CrashDisk {
         if outside || fails {
             // A write that failed may have reached the medium all the same.
             if let Some(data) = data.filter(|_| !outside && self.order.one_in(2)) {
-                self.keep(request.block, data);
+                self.keep(number, request.block, data);
             }
             self.done.push_back((request.tag, Err(DiskError)));
             return Stepped::Other;
@@ -209,10 +279,16 @@ impl CrashDisk {
         self.done.push_back((request.tag, Ok(())));
         match (request.operation, data) {
             (Operation::Write, Some(data)) => {
-                self.keep(request.block, data.clone());
+                match self.lie {
+                    Some(Lie::Dropped(from, to)) if (from..to).contains(&request.block) => {}
+                    Some(Lie::Misdirected(rate)) if self.order.one_in(rate) => {
+                        self.keep(number, request.block + 1, data.clone());
+                    }
+                    _ => self.keep(number, request.block, data.clone()),
+                }
                 Stepped::Wrote(request.frame, data)
             }
-            (Operation::Read, _) => Stepped::Read(request.frame, self.read(request.block)),
+            (Operation::Read, _) => Stepped::Read(request.frame, self.read_perhaps(request.block)),
             (Operation::Flush, _) => {
                 self.settle(mark);
                 Stepped::Other
@@ -221,9 +297,10 @@ impl CrashDisk {
         }
     }
 
-    fn keep(&mut self, block: u64, data: Block) {
+    fn keep(&mut self, number: u64, block: u64, data: Block) {
         self.written += 1;
         self.cache.push(Volatile {
+            number,
             sequence: self.sequence,
             block,
             data,
@@ -232,9 +309,42 @@ impl CrashDisk {
     }
 
     fn settle(&mut self, mark: u64) {
-        for write in self.cache.extract_if(.., |write| write.sequence < mark) {
-            self.medium.insert(write.block, write.data);
+        let from = match self.lie {
+            Some(Lie::Flush) => return,
+            Some(Lie::Overtaken) => self.cache.first().map_or(0, |write| write.sequence + 1),
+            _ => 0,
+        };
+        for write in self
+            .cache
+            .extract_if(.., |write| (from..mark).contains(&write.sequence))
+        {
+            let data = match self.lie {
+                Some(Lie::Halves) => mix(self.medium.get(&write.block).cloned(), &write.data, 1),
+                _ => write.data,
+            };
+            self.settled = chain(self.settled, write.number, u8::MAX);
+            let before = self.medium.insert(write.block, data);
+            if let Some(former) = &mut self.former {
+                former.insert(write.block, before.unwrap_or_else(|| Arc::new([0; BLOCK])));
+            }
         }
+    }
+
+    /// What a read of the block gives on a disk that may misread.
+    fn read_perhaps(&mut self, block: u64) -> Block {
+        if let Some(Lie::StaleReads(rate)) = self.lie
+            && self.order.one_in(rate)
+            && let Some(former) = self.former(block)
+        {
+            return former.clone();
+        }
+        let mut data = self.read(block);
+        let (misread, left, bit) = &mut self.misread;
+        if *misread == block && *left > 0 {
+            *left -= 1;
+            Arc::make_mut(&mut data)[*bit / 8 % BLOCK] ^= 1 << (*bit % 8);
+        }
+        data
     }
 
     /// What a read of the block gives now.
@@ -256,6 +366,7 @@ impl CrashDisk {
             .flights
             .iter()
             .map(|flight| Flight {
+                number: flight.number,
                 request: flight.request,
                 data: flight.data.clone(),
                 mark: flight.mark,
@@ -266,18 +377,35 @@ impl CrashDisk {
             cache: self.cache.clone(),
             flights,
             sequence: self.sequence,
+            former: self.former.clone(),
+            numbers: self.numbers,
+            settled: self.settled,
             ..Self::new(self.blocks, self.order.clone())
         }
     }
 
-    /// The writes that a crash may lose, oldest first.
-    fn volatile(&self) -> Vec<(u64, &Block)> {
-        let cached = self.cache.iter().map(|write| (write.block, &write.data));
+    /// The writes that a crash may lose, oldest first, with the numbers of their requests.
+    fn volatile(&self) -> Vec<(u64, u64, &Block)> {
+        let cached = self.cache.iter().map(|write| (write.number, write.block, &write.data));
         let flying = self
             .flights
             .iter()
-            .filter_map(|flight| Some((flight.request.block, flight.data.as_ref()?)));
+            .filter_map(|flight| Some((flight.number, flight.request.block, flight.data.as_ref()?)));
         cached.chain(flying).collect()
+    }
+
+    /// A number that stands for the contents of the disk after such a crash: two that differ may be equal all the same, two that are
+    /// equal do not differ.
+    pub fn name_of(&self, fates: &[Fate]) -> u64 {
+        let volatile = self.volatile();
+        volatile
+            .iter()
+            .zip(fates)
+            .fold(self.settled, |name, ((number, ..), fate)| match fate {
+                Fate::Lost | Fate::Torn(0) => name,
+                Fate::Whole => chain(name, *number, u8::MAX),
+                Fate::Torn(mask) => chain(name, *number, *mask),
+            })
     }
 
     /// How many writes a crash may lose.
@@ -289,16 +417,26 @@ impl CrashDisk {
     #[must_use]
     pub fn crash(&self, fates: &[Fate], order: Rng) -> Self {
         let mut medium = self.medium.clone();
-        for ((block, data), fate) in self.volatile().into_iter().zip(fates) {
+        let mut former = self.former.clone();
+        for ((_, block, data), fate) in self.volatile().into_iter().zip(fates) {
             let mask = match fate {
                 Fate::Lost => continue,
                 Fate::Whole => u8::MAX,
                 Fate::Torn(mask) => *mask,
             };
             let old = medium.get(&block).cloned();
-            medium.insert(block, mix(old, data, mask));
+            medium.insert(block, mix(old.clone(), data, mask));
+            if let Some(former) = &mut former {
+                former.insert(block, old.unwrap_or_else(|| Arc::new([0; BLOCK])));
+            }
         }
-        Self::from_medium(self.blocks, medium, order)
+        Self {
+            former,
+            lie: self.lie,
+            settled: self.name_of(fates),
+            numbers: self.numbers,
+            ..Self::from_medium(self.blocks, medium, order)
+        }
     }
 
     /// Random fates for what a crash may lose. Sometimes nearly all is lost, sometimes nearly nothing.
@@ -329,6 +467,11 @@ impl CrashDisk {
             })
         })
     }
+}
+
+/// The name of a disk, once a write is added to it.
+fn chain(name: u64, number: u64, mask: u8) -> u64 {
+    Rng::new(name ^ (number << 8 | u64::from(mask))).next_u64()
 }
 
 /// The new data in the sectors of the mask, the old elsewhere.

@@ -8,8 +8,9 @@
 //! * [`world`]: both together, as the store wants them.
 //! * [`machine`]: a processor and its memory below `kcore`, for the whole system on the host.
 //! * [`blklog`]: recordings of a real run under QEMU, crashed at every flush.
+//! * [`lab`]: the crash laboratory, lives of a store and power cuts, judged by a model (`gond crash`).
 //!
-//! A run is a function of its seed: what fails once fails again. The crash tests are in `tests/`.
+//! A run is a function of its seed: what fails once fails again. The tests are in `tests/`.
 #![forbid(unsafe_code)]
 
 pub mod own;
@@ -27,3 +28,5 @@ pub mod world;
 pub mod machine;
 
 pub mod blklog;
+
+pub mod lab;

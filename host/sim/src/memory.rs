@@ -13,6 +13,10 @@ pub struct Memory {
     in_use: Vec<bool>,
     free: Vec<Frame>,
     limit: usize,
+    /// So many requests succeed before so many are refused.
+    failing: Option<(u64, u64)>,
+    /// Requests that were refused on purpose.
+    pub refused: u64,
 }
 
 impl Memory {
@@ -34,6 +38,19 @@ impl Memory {
         self.limit = limit;
     }
 
+    /// Refuses `refused` requests behind so many more.
+    pub fn fail_at(&mut self, requests: u64, refused: u64) {
+        self.failing = Some((requests, refused));
+    }
+
+    /// A page for the test itself, which is never refused on purpose.
+    pub fn take(&mut self) -> Option<Frame> {
+        let failing = self.failing.take();
+        let frame = self.alloc();
+        self.failing = failing;
+        frame
+    }
+
     fn check(&self, frame: Frame) -> usize {
         let at = frame.0 as usize;
         assert!(
@@ -48,6 +65,15 @@ impl Pages for Memory {
     fn alloc(&mut self) -> Option<Frame> {
         if self.used() >= self.limit {
             return None;
+        }
+        match &mut self.failing {
+            None | Some((0, 0)) => self.failing = None,
+            Some((0, refused)) => {
+                *refused -= 1;
+                self.refused += 1;
+                return None;
+            }
+            Some((left, _)) => *left -= 1,
         }
         let frame = self.free.pop().unwrap_or_else(|| {
             self.pages.push(Box::new([GARBAGE; BLOCK]));

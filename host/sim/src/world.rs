@@ -2,6 +2,7 @@
 
 use crate::disk::{Block, CrashDisk, Stepped};
 use crate::memory::Memory;
+use crate::own::Own;
 use crate::rng::Rng;
 use std::sync::Arc;
 use store::{BLOCK, DirtyPage, Disk, DiskError, Frame, Operation, PageFlags, Pages, QueueFull, Random, Request};
@@ -62,9 +63,11 @@ pub fn dirty(world: &mut impl Pages, base: u64, page: u64, stamp: u8) -> DirtyPa
 
 impl Pages for SimWorld {
     fn alloc(&mut self) -> Option<Frame> {
+        let _own = Own::begin();
         self.memory.alloc()
     }
     fn free(&mut self, frame: Frame) {
+        let _own = Own::begin();
         self.memory.free(frame);
     }
     fn bytes(&self, frame: Frame) -> &[u8; BLOCK] {
@@ -81,6 +84,7 @@ impl Disk for SimWorld {
     }
 
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
+        let _own = Own::begin();
         let data: Option<Block> =
             (request.operation == Operation::Write).then(|| Arc::new(*self.memory.bytes(request.frame)));
         self.disk.submit(request, data)
@@ -91,6 +95,7 @@ impl Disk for SimWorld {
     }
 
     fn wait(&mut self) {
+        let _own = Own::begin();
         while !self.disk.has_completions() {
             assert!(self.step(), "the store waits and nothing is under way");
         }

@@ -1,6 +1,6 @@
 //! What was stable and has rotted away: told by name, never written over, and there again once the bits are put back.
 
-use sim::disk::CrashDisk;
+use sim::disk::{CrashDisk, Fate};
 use sim::rng::Rng;
 use sim::world::SimWorld;
 use std::collections::BTreeMap;
@@ -406,4 +406,49 @@ fn a_record_of_another_chain_is_not_replayed() {
     let (report, stamps) = mount(&medium, MountMode::ReadOnly).expect("it can be looked at");
     assert_eq!(report.tail.map(|tail| tail.reason), Some(TailReason::Chain));
     assert_eq!(stamps, [7, 0, 0, 2, 2]);
+}
+
+/// A node of a map that is read wrong once, in the checkpoint that makes a discard: what was discarded does not come back with the node.
+#[test]
+fn what_was_discarded_does_not_come_back_with_a_node_that_was_misread() {
+    let medium = sample(0);
+    let mut met = 0;
+    for &block in medium.keys() {
+        let mut world = world(&medium);
+        let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+        world.disk.set_misread(block, 1, 5);
+        store.discard_pages(BASE, 8, 12, &[]).expect("room");
+        store
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
+            .expect("idle");
+        let mut damaged = false;
+        loop {
+            match store.poll(&mut world) {
+                Some(Event::CheckpointDone { .. }) => break,
+                Some(Event::Damaged { .. }) => damaged = true,
+                Some(other) => panic!("{other:?}"),
+                None => assert!(world.step(), "it ends"),
+            }
+        }
+        met += u32::from(damaged);
+        let disk = world
+            .disk
+            .crash(&vec![Fate::Lost; world.disk.volatile_len()], Rng::new(3));
+        let mut later = SimWorld::new(disk, 300, Rng::new(4));
+        let (mut store, _) = Store::mount(&mut later, MountMode::ReadOnly).expect("mount");
+        let found = match store.read_page(&mut later, BASE, 10) {
+            ReadStart::Zero(_) => None,
+            _ => loop {
+                match store.poll(&mut later) {
+                    Some(Event::PageRead { frame, .. }) => break Some(later.bytes(frame)[0]),
+                    Some(Event::PageBad { .. }) => break None,
+                    Some(other) => panic!("{other:?}"),
+                    None => assert!(later.step(), "it ends"),
+                }
+            },
+        };
+        // A page that was never written reads as zeroes, once its node is there.
+        assert_eq!(found.unwrap_or(0), 0, "block {block}");
+    }
+    assert!(met >= 2, "both nodes on the way: {met}");
 }

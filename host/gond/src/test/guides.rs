@@ -21,10 +21,11 @@ use std::process::Command;
 use typing::{Ran, Terminal, type_in};
 
 /// The documents that are typed, and how many of the blocks of each are only shown.
-const GUIDES: [(&str, usize); 10] = [
+const GUIDES: [(&str, usize); 11] = [
     ("docs/introduction.md", 1),
     ("docs/mutants.md", 1),
     ("docs/fuzzing.md", 1),
+    ("docs/crashes.md", 1),
     ("docs/guide/debugging.md", 2),
     ("docs/guide/modules.md", 2),
     ("docs/guide/nucleus.md", 0),

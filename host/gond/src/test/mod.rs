@@ -9,6 +9,8 @@ mod guest;
 
 mod contract;
 
+mod laboratory;
+
 mod crash;
 
 mod engine;
@@ -58,7 +60,7 @@ const LONG: [Stage; 2] = [
     },
 ];
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 12] = [
     Stage {
         name: "house",
         about: "formatting, lints and host tests",
@@ -88,6 +90,11 @@ const STAGES: [Stage; 11] = [
         name: "contract",
         about: "the promises of the command line",
         run: contract::run,
+    },
+    Stage {
+        name: "laboratory",
+        about: "the store on simulated disks that lose their power",
+        run: laboratory::run,
     },
     Stage {
         name: "crash",

@@ -1,7 +1,7 @@
 //! Changes to objects and pages, in the store and in the model.
 
 use super::{Check, Driver, PageName, SLOT};
-use crate::model::{Object, Page};
+use crate::lab::model::{Object, Page};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{BLOCK, ObjectRecord, PageFlags, PdxList, PdxRecord, PutError};
 
@@ -39,8 +39,14 @@ impl Driver {
     }
 
     pub(super) fn create(&mut self) -> Check {
+        let pages = *self.rng.pick(&[1, 1, 3, 20, 300, 70_000]);
+        self.enter(pages, 0).map(drop)
+    }
+
+    /// Makes an object of so many pages, or of as many as an old one whose place it takes; gives its base if there was room for it.
+    pub(in crate::lab) fn enter(&mut self, pages: u64, account: u64) -> Check<Option<u64>> {
         if self.live.len() > 14 || self.next_slot >= self.store.lease() {
-            return Ok(());
+            return Ok(None);
         }
         // Between the commit and its event it may be used already.
         let is_told = self.store.stats().generation == self.generation;
@@ -56,11 +62,12 @@ impl Driver {
         }
         let (base, pages) = match self.reusable.pop() {
             Some(old) if self.rng.one_in(2) => old,
-            _ => (self.next_slot * SLOT, *self.rng.pick(&[1, 1, 3, 20, 300, 70_000])),
+            _ => (self.next_slot * SLOT, pages),
         };
         let mut record = ObjectRecord {
             base,
             pages,
+            account,
             tag: self.rng.next_u64(),
             ..ObjectRecord::default()
         };
@@ -69,7 +76,8 @@ impl Driver {
             self.store.raise_high_water(self.next_slot);
         }
         self.body(&mut record);
-        match self.store.put_object(record.clone()) {
+        let entered = record.clone();
+        match self.tried(|store, _| store.put_object(entered)) {
             Ok(()) => {
                 let object = Object {
                     record: record.clone(),
@@ -77,26 +85,38 @@ impl Driver {
                 };
                 self.stored.insert(record.base, object.clone());
                 self.live.insert(record.base, object);
+                Ok(Some(base))
             }
-            Err(PutError::DiskFull) => self.tally.disk_full += 1,
-            Err(error) => return Err(format!("put {record:?}: {error:?}")),
+            Err(PutError::DiskFull) => {
+                self.tally.disk_full += 1;
+                Ok(None)
+            }
+            Err(PutError::Memory) if self.options.memory => Ok(None),
+            Err(error) => Err(format!("put {record:?}: {error:?}")),
         }
-        Ok(())
     }
 
     pub(super) fn change_record(&mut self) -> Check {
         let Some(base) = self.any_object() else { return Ok(()) };
-        let mut record = self.live[&base].record.clone();
-        self.body(&mut record);
-        record.modified_ns = self.rng.next_u64();
-        match self.store.put_object(record.clone()) {
-            Ok(()) => self.set_record(base, &record),
-            Err(PutError::DiskFull) => self.tally.disk_full += 1,
-            Err(error) => return Err(format!("change {record:?}: {error:?}")),
-        }
+        self.change(base)?;
         // Revocation is synced with no pages.
         if self.rng.one_in(2) {
             self.begin_sync(Vec::new(), &[base]);
+        }
+        Ok(())
+    }
+
+    /// Gives an object other capabilities and procedures.
+    pub(in crate::lab) fn change(&mut self, base: u64) -> Check {
+        let mut record = self.live[&base].record.clone();
+        self.body(&mut record);
+        record.modified_ns = self.rng.next_u64();
+        let changed = record.clone();
+        match self.tried(|store, _| store.put_object(changed)) {
+            Ok(()) => self.set_record(base, &record),
+            Err(PutError::DiskFull) => self.tally.disk_full += 1,
+            Err(PutError::Memory) if self.options.memory => {}
+            Err(error) => return Err(format!("change {record:?}: {error:?}")),
         }
         Ok(())
     }
@@ -111,11 +131,15 @@ impl Driver {
 
     pub(super) fn resize(&mut self) -> Check {
         let Some(base) = self.any_object() else { return Ok(()) };
-        let mut record = self.live[&base].record.clone();
         // Within the slots it has.
-        let slots = (record.pages * BLOCK as u64).div_ceil(SLOT);
+        let slots = (self.live[&base].record.pages * BLOCK as u64).div_ceil(SLOT);
         let pages = 1 + self.rng.below(slots * SLOT / BLOCK as u64);
-        match self.store.resize(base, pages) {
+        self.resize_to(base, pages)
+    }
+
+    pub(in crate::lab) fn resize_to(&mut self, base: u64, pages: u64) -> Check {
+        let mut record = self.live[&base].record.clone();
+        match self.tried(|store, _| store.resize(base, pages)) {
             Ok(()) => {
                 let old = record.pages;
                 record.pages = pages;
@@ -123,6 +147,7 @@ impl Driver {
                 self.forget(base, pages, old);
             }
             Err(PutError::DiskFull) => self.tally.disk_full += 1,
+            Err(PutError::Memory) if self.options.memory => {}
             Err(error) => return Err(format!("resize {base:#x} to {pages}: {error:?}")),
         }
         Ok(())
@@ -160,7 +185,9 @@ impl Driver {
     }
 
     pub(super) fn delete(&mut self) -> Check {
-        let Some(base) = self.any_object() else { return Ok(()) };
+        let Some(base) = self.any_object().filter(|&base| !self.is_spoken_for(base)) else {
+            return Ok(());
+        };
         self.remove(base)?;
         if self.rng.one_in(3) {
             self.begin_sync(Vec::new(), &[base]);
@@ -168,7 +195,7 @@ impl Driver {
         Ok(())
     }
 
-    fn remove(&mut self, base: u64) -> Check {
+    pub(in crate::lab) fn remove(&mut self, base: u64) -> Check {
         self.forget(base, 0, u64::MAX);
         let Some(object) = self.live.remove(&base) else {
             return Ok(());
@@ -183,7 +210,7 @@ impl Driver {
     /// What a program does as one act: objects come and go, a directory is written and another one's record changes, and one sync
     /// names them all. After a crash all of it is there or nothing.
     pub(super) fn act(&mut self) -> Check {
-        let Some(directory) = self.any_object() else {
+        let Some(directory) = self.any_object().filter(|&base| !self.is_directory(base)) else {
             return Ok(());
         };
         let before: BTreeSet<u64> = self.live.keys().copied().collect();
@@ -197,9 +224,12 @@ impl Driver {
             .copied()
             .collect();
         for _ in 0..=self.rng.below(2) {
-            let Some(base) = self.any_object().filter(|&base| base != directory) else {
+            let is_free = |base: &u64| *base != directory && !self.is_spoken_for(*base);
+            let bases: Vec<u64> = self.live.keys().copied().filter(is_free).collect();
+            if bases.is_empty() {
                 continue;
-            };
+            }
+            let base = *self.rng.pick(&bases);
             self.remove(base)?;
             named.push(base);
         }
@@ -207,56 +237,76 @@ impl Driver {
             && let Some(mut record) = self.live.get(&directory).map(|object| object.record.clone())
         {
             record.tag = self.rng.next_u64();
-            match self.store.put_object(record.clone()) {
+            let changed = record.clone();
+            match self.tried(|store, _| store.put_object(changed)) {
                 Ok(()) => self.set_record(directory, &record),
                 Err(PutError::DiskFull) => self.tally.disk_full += 1,
+                Err(PutError::Memory) if self.options.memory => {}
                 Err(error) => return Err(format!("change {record:?}: {error:?}")),
             }
         }
         named.push(directory);
         named.sort_unstable();
         named.dedup();
-        let pages = self.dirty.iter().filter(|name| named.contains(&name.0));
-        let pages: Vec<_> = pages
-            .filter(|name| !self.in_flight.contains_key(name) && !self.is_returned(**name))
-            .copied()
-            .collect();
-        self.begin_sync(pages, &named);
-        self.tally.acts += 1;
+        self.sync_group(&named);
         Ok(())
     }
 
+    /// Makes objects durable together, each as it is or gone, with their dirty pages.
+    pub(in crate::lab) fn sync_group(&mut self, named: &[u64]) {
+        let pages = self.dirty.iter().filter(|name| named.contains(&name.0));
+        let pages: Vec<_> = pages.filter(|name| !self.is_away(**name)).copied().collect();
+        self.begin_sync(pages, named);
+        self.tally.acts += 1;
+    }
+
     pub(super) fn write(&mut self) {
-        let Some(base) = self.any_object() else { return };
+        let Some(base) = self.any_object().filter(|&base| !self.is_directory(base)) else {
+            return;
+        };
         for _ in 0..=self.rng.below(4) {
             let page = self.any_page(base);
-            if self.store.reserve(base, page).is_err() {
-                self.tally.disk_full += 1;
+            if self.write_page(base, page).is_none() {
                 return;
             }
-            self.reading.entry((base, page)).and_modify(|wanted| *wanted = None);
-            let flags = PageFlags::from_bits_retain(self.rng.below(8) as u16);
-            let contents = Page {
-                stamp: self.next_stamp,
-                flags,
-            };
-            self.next_stamp += 1;
-            if let Some(object) = self.live.get_mut(&base) {
-                object.pages.insert(page, contents);
-            }
-            self.dirty.insert((base, page));
         }
     }
 
+    /// Gives a page other contents; their stamp, if there is room for them.
+    pub(in crate::lab) fn write_page(&mut self, base: u64, page: u64) -> Option<u64> {
+        if self.tried(|store, _| store.reserve(base, page)).is_err() {
+            self.tally.disk_full += 1;
+            return None;
+        }
+        self.reading.entry((base, page)).and_modify(|wanted| *wanted = None);
+        let flags = PageFlags::from_bits_retain(self.rng.below(8) as u16);
+        let stamp = self.next_stamp;
+        self.next_stamp += 1;
+        if let Some(object) = self.live.get_mut(&base) {
+            object.pages.insert(page, Page { stamp, flags });
+        }
+        self.dirty.insert((base, page));
+        Some(stamp)
+    }
+
     pub(super) fn discard(&mut self) {
-        let Some(base) = self.any_object() else { return };
+        let Some(base) = self.any_object().filter(|&base| !self.is_directory(base)) else {
+            return;
+        };
         let start = self.any_page(base);
         let end = if self.rng.one_in(4) {
             u64::MAX
         } else {
             start + 1 + self.rng.below(5)
         };
-        if self.store.discard_pages(base, start, end, &[]).is_err() {
+        self.discard_range(base, start, end);
+    }
+
+    pub(in crate::lab) fn discard_range(&mut self, base: u64, start: u64, end: u64) {
+        if self
+            .tried(|store, _| store.discard_pages(base, start, end, &[]))
+            .is_err()
+        {
             self.tally.disk_full += 1;
             return;
         }
@@ -266,12 +316,16 @@ impl Driver {
     pub(super) fn limit(&mut self) {
         let Some(base) = self.any_object() else { return };
         let page = self.any_page(base);
+        self.limit_page(base, page);
+    }
+
+    pub(in crate::lab) fn limit_page(&mut self, base: u64, page: u64) {
         let name = (base, page);
-        if self.dirty.contains(&name) || self.in_flight.contains_key(&name) || self.is_returned(name) {
+        if self.dirty.contains(&name) || self.is_away(name) {
             return;
         }
         let flags = PageFlags::from_bits_retain(1 + self.rng.below(7) as u16);
-        if self.store.set_page_flags(base, page, flags).is_err() {
+        if self.tried(|store, _| store.set_page_flags(base, page, flags)).is_err() {
             self.tally.disk_full += 1;
             return;
         }
@@ -283,7 +337,8 @@ impl Driver {
         self.reading.entry(name).and_modify(|wanted| *wanted = None);
     }
 
-    pub(super) fn is_returned(&self, name: PageName) -> bool {
-        self.returned.iter().any(|(other, ..)| *other == name)
+    /// Whether a job has the page.
+    pub(super) fn is_away(&self, name: PageName) -> bool {
+        self.in_flight.contains_key(&name) || self.returned.iter().any(|(other, ..)| *other == name)
     }
 }

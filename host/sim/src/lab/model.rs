@@ -1,4 +1,4 @@
-//! What the store ought to hold.
+//! What the store ought to hold, and what the jobs under way make of it.
 
 use std::collections::BTreeMap;
 use store::{BLOCK, ObjectRecord, PageFlags};

@@ -1,14 +1,16 @@
 //! Checkpoints and syncs, reads, and what the store says of them.
 
 use super::{Check, Driver, InFlight, PageName};
-use crate::model::{Job, Page, fill, is_filled};
+use crate::lab::model::{Job, Page, fill, is_filled};
 use std::collections::BTreeSet;
-use store::{BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Look, Pages, ReadStart, Ticket};
+use store::{
+    BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Look, NotBegun, Pages, ReadStart, Store, Ticket,
+};
 
 impl Driver {
     /// Hands a dirty page over.
     pub(super) fn hand_over(&mut self, name: PageName) -> Option<DirtyPage> {
-        let frame = self.world.alloc()?;
+        let frame = self.world.memory.take()?;
         let contents = self.live[&name.0].pages[&name.1];
         fill(contents.stamp, self.world.bytes_mut(frame));
         self.dirty.remove(&name);
@@ -35,13 +37,9 @@ impl Driver {
         })
     }
 
-    pub(super) fn checkpoint(&mut self, kind: CheckpointKind) -> Check {
+    pub(in crate::lab) fn checkpoint(&mut self, kind: CheckpointKind) -> Check {
         // A page may be dirty and in flight at once; the driver waits rather than keep two frames.
-        if self
-            .dirty
-            .iter()
-            .any(|name| self.in_flight.contains_key(name) || self.is_returned(*name))
-        {
+        if self.dirty.iter().any(|name| self.is_away(*name)) {
             return Ok(());
         }
         if self.jobs.iter().any(|job| matches!(job, Job::Checkpoint(_))) {
@@ -58,10 +56,16 @@ impl Driver {
             return Ok(());
         }
         let names: Vec<PageName> = self.dirty.iter().copied().collect();
-        let pages = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
-        self.store
-            .checkpoint_begin(&mut self.world, pages, kind)
-            .map_err(|_| "checkpoint: busy")?;
+        let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
+        let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
+        match self.tried(|store, world| store.checkpoint_begin(world, pages, kind)) {
+            Ok(()) => {}
+            Err(NotBegun::Memory) if self.options.memory => {
+                self.take_back(&handed);
+                return Ok(());
+            }
+            Err(error) => return Err(format!("checkpoint: {error:?}")),
+        }
         self.jobs.push_back(Job::Checkpoint(self.live.clone()));
         if self.live != self.stored {
             return Err("the driver's own states differ".into());
@@ -75,19 +79,24 @@ impl Driver {
         let names: Vec<PageName> = self
             .dirty
             .iter()
-            .filter(|name| everything || name.0 == base)
-            .filter(|name| !self.in_flight.contains_key(name) && !self.is_returned(**name))
+            .filter(|name| (everything || name.0 == base) && !self.is_directory(name.0))
+            .filter(|name| !self.is_away(**name))
             .copied()
             .collect();
         let names: Vec<PageName> = names.into_iter().filter(|_| !self.rng.one_in(5)).collect();
         self.begin_sync(names, &[base]);
     }
 
-    pub(super) fn begin_sync(&mut self, names: Vec<PageName>, named: &[u64]) {
+    pub(in crate::lab) fn begin_sync(&mut self, names: Vec<PageName>, named: &[u64]) {
         let touched: BTreeSet<u64> = names.iter().map(|name| name.0).chain(named.iter().copied()).collect();
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
         let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
-        let ticket = self.store.sync_begin(&mut self.world, pages, named).expect("heap");
+        let begun = self.tried(|store, world| store.sync_begin(world, pages, named));
+        if begun.is_err() && self.options.memory {
+            self.take_back(&handed);
+            return;
+        }
+        let ticket = begun.expect("heap");
         for name in handed {
             if let Some(flight) = self.in_flight.get_mut(&name) {
                 flight.job = Some(ticket);
@@ -106,6 +115,18 @@ impl Driver {
         }
     }
 
+    /// Pages that were handed over for a job that was not begun are dirty as before.
+    fn take_back(&mut self, handed: &[PageName]) {
+        for name in handed {
+            if let Some(flight) = self.in_flight.remove(name) {
+                self.world.free(flight.frame);
+                self.returned.push((*name, flight));
+            }
+        }
+        // No page of another checkpoint is among them, for that one would be over.
+        self.revert(None);
+    }
+
     pub(super) fn run_disk(&mut self) -> Check {
         for _ in 0..self.rng.below(30) {
             if !self.world.step() {
@@ -119,21 +140,21 @@ impl Driver {
     }
 
     pub(super) fn shrink(&mut self) {
-        while self.store.shrink(&mut self.world) != Look::Over {}
+        while self.tried(Store::shrink) != Look::Over {}
     }
 
     pub(super) fn read(&mut self) -> Check {
         let Some(base) = self.any_object() else { return Ok(()) };
         let page = self.any_page(base);
         let name = (base, page);
-        let in_memory = self.dirty.contains(&name) || self.in_flight.contains_key(&name) || self.is_returned(name);
-        if in_memory || self.reading.contains_key(&name) {
+        if self.dirty.contains(&name) || self.is_away(name) || self.reading.contains_key(&name) {
             return Ok(());
         }
         let wanted = self.live[&base].pages.get(&page).copied().unwrap_or_default();
-        match self.store.read_page(&mut self.world, base, page) {
+        match self.tried(|store, world| store.read_page(world, base, page)) {
             ReadStart::Zero(flags) if wanted.stamp == 0 && flags.unwrap_or_default() == wanted.flags => {}
             ReadStart::Zero(flags) => return Err(format!("page {base:#x}+{page} is zero {flags:?}, not {wanted:?}")),
+            ReadStart::NoMemory if self.options.memory => {}
             ReadStart::NoMemory => return Err("no heap".into()),
             ReadStart::Reading => {
                 self.reading.insert(name, Some(wanted));
@@ -143,14 +164,14 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn events(&mut self) -> Check {
+    pub(in crate::lab) fn events(&mut self) -> Check {
         // Often in pieces, so that anything may come between two of them.
         let mut budget = match self.rng.below(3) {
             0 => Budget::ALL,
             1 => Budget::of(16_500),
             _ => Budget::of(self.rng.below(8_000)),
         };
-        while let Some(event) = self.store.poll_within(&mut self.world, &mut budget) {
+        while let Some(event) = self.tried(|store, world| store.poll_within(world, &mut budget)) {
             self.event(&event)?;
         }
         Ok(())
@@ -177,7 +198,8 @@ impl Driver {
             }
             Event::PageBad { base, page, reason } => {
                 let expected = self.reading.remove(&(base, page)).flatten().is_none();
-                let excused = self.options.failing != 0 && reason == BadPage::Disk;
+                let excused = self.options.failing != 0 && reason == BadPage::Disk
+                    || self.options.memory && reason == BadPage::Memory;
                 if !expected && !excused {
                     return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
                 }
@@ -234,6 +256,8 @@ impl Driver {
         if !is_it(&first) {
             return Err("jobs are done out of order".into());
         }
+        self.acknowledged += 1;
+        self.note_history(self.durable.clone());
         first.apply(&mut self.durable);
         // Nothing that failed before may show behind what is acknowledged now.
         self.maybe.clear();
@@ -242,8 +266,13 @@ impl Driver {
     }
 
     pub(super) fn failed(&mut self, is_it: impl Fn(&Job) -> bool, reason: Failure) -> Check {
-        if self.options.failing == 0 {
-            return Err(format!("something failed ({reason:?}) on a good disk"));
+        let excused = match reason {
+            Failure::Disk => self.options.failing != 0,
+            Failure::Memory => self.options.memory,
+            _ => self.options.is_hard(),
+        };
+        if !excused {
+            return Err(format!("something failed ({reason:?}) that had all it needs"));
         }
         let at = self
             .jobs

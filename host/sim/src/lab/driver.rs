@@ -1,0 +1,214 @@
+//! A random life of a store, with crashes, beside the model.
+//!
+//! The driver plays the server: it changes objects and pages, keeps dirty pages in "memory",
+//! begins checkpoints and syncs, and takes up events. Beside the state as it is (`live`) it keeps
+//! the state as the store alone would show it (`stored`, without dirty pages), the last durable
+//! state, and the jobs begun since. After a crash the store must show the durable state, or that
+//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half.
+
+mod changes;
+mod crashes;
+mod durability;
+mod naming;
+
+pub(super) use crashes::{Shown, difference, show};
+pub(super) use naming::Naming;
+
+use super::model::{Job, Page, State};
+use super::{Subject, Tally};
+use crate::disk::CrashDisk;
+use crate::own::{self, Tried};
+use crate::rng::Rng;
+use crate::world::SimWorld;
+use naming::Table;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use store::{CheckpointKind, FormatOptions, Frame, MountMode, MountReport, Store, Ticket};
+
+/// What a run does.
+#[derive(Copy, Clone)]
+pub struct Options {
+    pub subject: Subject,
+    /// Blocks of the disk.
+    pub blocks: u64,
+    /// Steps of the workload.
+    pub steps: u64,
+    /// One request in so many fails; zero for none.
+    pub failing: u64,
+    /// Whether pages of memory are refused now and then, and heap, if the program's allocator does that.
+    pub memory: bool,
+    /// Whether disks are damaged before they are judged.
+    pub rot: bool,
+}
+
+pub(super) type Check<T = ()> = Result<T, String>;
+type PageName = (u64, u64);
+
+const SLOT: u64 = 2 << 20;
+pub(super) const MEMORY: usize = 2000;
+/// Up to so many volatile writes every subset is tried.
+const EXHAUSTIVE: usize = 5;
+/// Older states that a damaged disk may show, if it says that it is older.
+const HISTORY_MAX: usize = 60;
+
+/// A page that the store is writing.
+struct InFlight {
+    frame: Frame,
+    /// The sync it belongs to, if it is one.
+    job: Option<Ticket>,
+    written: Page,
+    /// What the store showed before.
+    before: Page,
+}
+
+pub(super) struct Driver {
+    pub(super) rng: Rng,
+    pub(super) options: Options,
+    /// Blocks of a journal region.
+    pub(super) journal: u64,
+    pub(super) world: SimWorld,
+    store: Store,
+    live: State,
+    stored: State,
+    durable: State,
+    /// The durable states before that one, the newest last.
+    pub(super) history: VecDeque<State>,
+    jobs: VecDeque<Job>,
+    /// Jobs that failed and may be durable all the same.
+    maybe: Vec<Job>,
+    dirty: BTreeSet<PageName>,
+    in_flight: BTreeMap<PageName, InFlight>,
+    /// Pages that came back and whose job is not done.
+    returned: Vec<(PageName, InFlight)>,
+    /// Reads under way, with what they should give; nothing once the page has changed.
+    reading: BTreeMap<PageName, Option<Page>>,
+    /// Deleted objects with their slots' pages, before and after the deletion is durable.
+    unusable: BTreeMap<u64, u64>,
+    reusable: Vec<(u64, u64)>,
+    /// The names that the contents of a directory stand for.
+    tables: BTreeMap<u64, Table>,
+    /// Disks that were judged since the last start, each with what was acknowledged then.
+    judged: HashSet<(u64, u64, usize)>,
+    acknowledged: u64,
+    /// The last generation that the store has told of.
+    generation: u64,
+    next_slot: u64,
+    next_stamp: u64,
+    pub(super) tally: Tally,
+}
+
+/// Lives one life.
+pub fn run(seed: u64, options: Options) -> Check<Tally> {
+    let mut driver = Driver::begin(seed, options)?;
+    for step in 0..options.steps {
+        driver.step().map_err(|what| format!("step {step}: {what}"))?;
+    }
+    driver.crash()?;
+    Ok(driver.tally)
+}
+
+impl Driver {
+    /// A fresh store.
+    pub(super) fn begin(seed: u64, options: Options) -> Check<Self> {
+        let mut rng = Rng::new(seed);
+        let mut disk = CrashDisk::new(options.blocks, rng.fork());
+        if options.rot {
+            disk.keep_former();
+        }
+        let mut world = SimWorld::new(disk, MEMORY, rng.fork());
+        let journal = 4 + rng.below(20);
+        Store::format(
+            &mut world,
+            &FormatOptions {
+                journal_blocks: Some(journal as u32),
+                first_slot: 8,
+                ..FormatOptions::default()
+            },
+        )
+        .map_err(|error| format!("format: {error:?}"))?;
+        world.disk.set_lie(options.subject.lie);
+        let (store, report) = options.mount(&mut world, MountMode::ReadWrite)?;
+        world.disk.set_failing(options.failing);
+        Ok(Self {
+            rng,
+            options,
+            journal,
+            world,
+            generation: store.stats().generation,
+            store,
+            live: State::new(),
+            stored: State::new(),
+            durable: State::new(),
+            history: VecDeque::new(),
+            jobs: VecDeque::new(),
+            maybe: Vec::new(),
+            dirty: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            returned: Vec::new(),
+            reading: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            reusable: Vec::new(),
+            tables: BTreeMap::new(),
+            judged: HashSet::new(),
+            acknowledged: 0,
+            next_slot: report.first_slot,
+            next_stamp: 1,
+            tally: Tally::default(),
+        })
+    }
+
+    fn step(&mut self) -> Check {
+        if self.options.memory {
+            match self.rng.below(8) {
+                0 => self.world.memory.fail_at(self.rng.below(16), 1),
+                1 => self.world.memory.fail_at(self.rng.below(16), self.rng.below(200)),
+                2 => own::fail_at(self.rng.below(60)),
+                _ => {}
+            }
+        }
+        match self.rng.below(103) {
+            0..6 => self.create()?,
+            6..38 => self.write(),
+            38..40 => self.delete()?,
+            40..44 => self.change_record()?,
+            44..49 => self.discard(),
+            49..52 => self.limit(),
+            52..54 => self.resize()?,
+            54..64 => self.sync(),
+            64..67 => self.checkpoint(CheckpointKind::Periodic)?,
+            67 => self.checkpoint(CheckpointKind::Generation)?,
+            68..76 => self.read()?,
+            76..94 => self.run_disk()?,
+            94 => self.seal(),
+            95 => self.shrink(),
+            96 => self.restart()?,
+            97 => self.act()?,
+            98..101 => self.naming()?,
+            _ => {
+                if self.rng.one_in(3) {
+                    self.crash()?;
+                }
+            }
+        }
+        self.events()
+    }
+}
+
+impl Driver {
+    /// A call of the store, in which memory may be refused.
+    fn tried<T>(&mut self, call: impl FnOnce(&mut Store, &mut SimWorld) -> T) -> T {
+        let _tried = Tried::begin();
+        call(&mut self.store, &mut self.world)
+    }
+}
+
+impl Options {
+    /// Mounts a disk of the subject.
+    pub(super) fn mount(&self, world: &mut SimWorld, mode: MountMode) -> Check<(Store, MountReport)> {
+        (self.subject.mount)(world, mode).map_err(|error| format!("mount ({mode:?}): {error:?}"))
+    }
+
+    /// Whether something other than the power may go wrong in the store's own work.
+    fn is_hard(&self) -> bool {
+        self.failing != 0 || self.memory
+    }
+}
