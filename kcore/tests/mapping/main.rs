@@ -11,4 +11,5 @@ mod long;
 mod model;
 mod nodes;
 mod random;
+mod remembered;
 mod world;
