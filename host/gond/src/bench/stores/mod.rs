@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use counter::Counted;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use store_bench::Row;
@@ -161,19 +162,29 @@ fn build(root: &Path) -> Result<PathBuf> {
 }
 
 /// A folder for the files of the engines, beside what is built: where temporary files go may be memory, which has no flush.
-struct Files(PathBuf);
+struct Files {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl Files {
+    /// Takes the place, and removes what a run that was killed has left there, which is gigabytes.
     fn make(root: &Path) -> Result<Self> {
-        let path = root.join(format!("target/stores-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
-        Ok(Self(path))
+        let path = root.join("target/stores");
+        let fail = || format!("cannot make the folder {}", path.display());
+        let lock = File::create(root.join("target/stores.lock")).with_context(fail)?;
+        if lock.try_lock().is_err() {
+            bail!("another './gond bench --store' is running in this tree");
+        }
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).with_context(fail)?;
+        Ok(Self { path, _lock: lock })
     }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -204,7 +215,7 @@ fn median(mut list: Vec<u64>) -> u64 {
 
 impl Bench {
     fn folder(&self, engine: &str) -> PathBuf {
-        self.files.0.join(engine)
+        self.files.path.join(engine)
     }
 
     fn words(&self, what: &str, engine: &str) -> Vec<OsString> {
@@ -246,7 +257,7 @@ impl Bench {
         let mut counts = Vec::new();
         for &engine in &options.engines {
             job.step(&format!("counting {engine}"));
-            let counted = counter::count(&self.program, &words("count", engine, 0), &self.files.0)?;
+            let counted = counter::count(&self.program, &words("count", engine, 0), &self.files.path)?;
             counted
                 .agrees()
                 .with_context(|| format!("{} of {engine}", row.name()))?;
