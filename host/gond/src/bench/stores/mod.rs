@@ -141,7 +141,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 fn build(root: &Path) -> Result<PathBuf> {
     let target = root.join("target/peer");
-    let mut job = Job::begin("building the databases beside the store (once; their crates come from crates.io)");
+    let mut job = Job::begin("building the databases beside the store (minutes, once)");
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--release", "--locked", "--manifest-path"])
         .arg(root.join("bench/store-peers/Cargo.toml"))
