@@ -48,6 +48,7 @@ const HEIGHTS: &[(&str, u32)] = &[
     ("sip", 50),
     ("engine", 60),
     ("sim", 60),
+    ("store-bench", 60),
     ("sip-cli", 70),
     ("module-cli", 65),
     ("gond", 70),
@@ -129,6 +130,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "host/sip-cli/src/bindings/",
     // Maps modules and calls them, in a process of the host.
     "host/module-cli/src/host/memory.rs",
+    // Opens a map of a file, in a program that only benchmarks start.
+    "bench/store-peers/src/lmdb.rs",
     // An allocator that fails on purpose.
     "sasos/tests/allocation.rs",
     "sasos/tests/growth.rs",

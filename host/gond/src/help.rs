@@ -146,6 +146,23 @@ and one protected call and its return: a round trip in single steps.
 Measures what needs no system: isolated processes (rows sip-…; --rounds, --row)
 and the linking of modules (rows link-…; --runs), on this machine's processor,
 beside the same C source built for it.
+
+./gond bench --store [--json] [--update] [--rounds N] [--system NAME]...
+                     [--row NAME]...
+
+Measures the store over a file of this machine beside the databases LMDB, redb
+and SQLite, which are built when first asked for: instructions in user space,
+bytes written, flushes and requests, counted under valgrind, and time.
+
+  --json         one object a line: {\"row\", \"system\", \"instructions\",
+                 \"ns\", \"bytes\", \"flushes\", \"requests\"}; of what writes also
+                 \"bytes_median\", \"flushes_median\"
+  --update       rewrite the store's table in docs/benchmarks.md
+  --rounds N     rounds that are timed (5)
+  --system NAME  only store, lmdb, redb or sqlite
+  --row NAME     only this row: store-sync-1, store-sync-256,
+                 store-checkpoint-256, store-scan, store-probe or
+                 store-create-delete
 ";
 
 const CRASH: &str = "\
@@ -166,7 +183,7 @@ with the command that repeats it.
   rot        blocks rot, are lost, misdirected, misread or unreadable: the store
              must name the error, or give the right data
   short      all sequences of up to three operations, with a cut behind each
-             request; their seeds end with 17471
+             request; their seeds end with 20875
 
   --seeds N     seeds of each kind (2000)
   --from SEED   the first seed (0)

@@ -9,6 +9,8 @@ mod compare;
 
 mod tables;
 
+mod stores;
+
 pub mod working_set;
 
 use crate::arguments::misused;
@@ -130,6 +132,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
 
 /// Runs `gond bench`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    if stores::is_asked(&arguments) {
+        return stores::command(arguments);
+    }
     let options = parse(arguments)?;
     let root = place::root()?;
     for row in &options.rows {

@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- tables: written by ./gond bench --update -->";
 const END: &str = "<!-- end of tables -->";
 
 /// A number with its thousands set off.
-fn grouped(number: Option<u64>) -> String {
+pub fn grouped(number: Option<u64>) -> String {
     let Some(number) = number else { return "–".into() };
     let digits = number.to_string();
     let mut text = String::new();
@@ -183,18 +183,15 @@ fn compared(results: &[Measured], one: &Measured) -> [String; 10] {
 }
 
 /// A Markdown table whose columns are aligned also as plain text: the first to the left, the others to the right.
-fn push_table<const N: usize>(text: &mut String, lines: &[[String; N]]) {
+pub fn push_table<Line: AsRef<[String]>>(text: &mut String, lines: &[Line]) {
     let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line| line[column].chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(3)
+        let cells = lines.iter().filter_map(|line| line.as_ref().get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(3)
     };
-    let widths: [usize; N] = std::array::from_fn(width);
+    let columns = lines.first().map_or(0, |line| line.as_ref().len());
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     for (index, line) in lines.iter().enumerate() {
-        for (column, cell) in line.iter().enumerate() {
+        for (column, cell) in line.as_ref().iter().enumerate() {
             let width = widths[column];
             let _ = if column == 0 {
                 write!(text, "| {cell:width$} ")
@@ -219,15 +216,20 @@ fn push_table<const N: usize>(text: &mut String, lines: &[[String; N]]) {
 
 /// Rewrites the tables in `docs/benchmarks.md`.
 pub fn update_document(root: &Path, results: &[Measured]) -> Result<()> {
+    replace_between(root, BEGIN, END, &render(results))
+}
+
+/// Puts a text between two lines of `docs/benchmarks.md`, in place of what is there.
+pub fn replace_between(root: &Path, begin: &str, end: &str, text: &str) -> Result<()> {
     let path = root.join("docs/benchmarks.md");
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Some((before, rest)) = old.split_once(BEGIN) else {
-        bail!("{} lacks the line '{BEGIN}'", path.display())
+    let Some((before, rest)) = old.split_once(begin) else {
+        bail!("{} lacks the line '{begin}'", path.display())
     };
-    let Some((_, after)) = rest.split_once(END) else {
-        bail!("{} lacks the line '{END}'", path.display())
+    let Some((_, after)) = rest.split_once(end) else {
+        bail!("{} lacks the line '{end}'", path.display())
     };
-    let new = format!("{before}{BEGIN}\n\n{}\n{END}{after}", render(results));
+    let new = format!("{before}{begin}\n\n{text}\n{end}{after}");
     std::fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))
 }
 
