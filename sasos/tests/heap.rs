@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Bytes that may stay: boxes kept for the next object, task or domain, groups of places, chunks of maps.
-const LEFT_MAX: i64 = 132 << 10;
+const LEFT_MAX: i64 = 160 << 10;
 /// Members of a family.
 const TASKS: usize = 60;
 /// Things of one kind that each makes.

@@ -363,8 +363,8 @@ fn one_client_leaves_stacks_to_others() {
     }
     assert_eq!(
         (inside.len(), waiting),
-        (20, 42),
-        "eight are free to all, and half of the rest"
+        (24, 38),
+        "sixteen are free to all, and half of the rest"
     );
     // Others come and go, on stacks that the crowd does not get meanwhile.
     for round in 0..50 {
@@ -382,7 +382,7 @@ fn one_client_leaves_stacks_to_others() {
         left += 1;
         system.pump();
         inside.extend(std::mem::take(&mut system.late).into_keys());
-        assert!(inside.len() <= 20);
+        assert!(inside.len() <= 24);
     }
     assert_eq!(left, threads.len());
     system.check_to_the_end();
