@@ -281,7 +281,7 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
-            Phase::Rows => self.record_rows(store),
+            Phase::Rows => Ok(self.record_rows(store)),
             Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
             Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
@@ -651,8 +651,9 @@ impl Checkpoint {
         store.over_share = Some((self.loan, self.loan.blocks()));
         store.is_undoing = true;
         if self.recorded.is_some() {
-            // The record may be on the disk: none may follow it in this generation.
+            // The record may be on the disk: none may follow it in this generation. Nothing else was written but pages.
             store.journal_state = JournalState::Closed;
+            return;
         }
         if self.phase >= Phase::Superblock {
             // The next mount may find this generation: nothing may build on the one before.

@@ -1,32 +1,48 @@
-//! Too little heap for a large disk: the mount says how much it takes, has written nothing, and a later one succeeds.
+//! Too little heap. For a large disk: the mount says how much it takes, has written nothing, and a later one succeeds. For a record: the checkpoint makes a generation.
 
 mod plain;
 
 use plain::PlainWorld;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 use store::{
-    BLOCK, DirtyPage, Disk, DiskError, FormatOptions, Frame, MountError, MountMode, Operation, PageFlags, Pages,
-    QueueFull, Random, Request, Store,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountError, MountMode,
+    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, Store,
 };
 
-/// Allocations from this size on are counted: they grow with the disk. (Two pieces of the journal have 128 KiB.)
+/// Allocations that grow with the disk have this size or more. (Two pieces of the journal have 128 KiB.)
 const LARGE: usize = 256 << 10;
+/// The record of a small checkpoint of one page.
+const RECORD: usize = 3 * BLOCK;
 /// 96 GiB.
 const BLOCKS: u64 = 96 << 18;
 
-/// How many large allocations succeed before one fails.
-static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+thread_local! {
+    /// The size from which on allocations of this thread are counted, and how many of them succeed before one fails.
+    static FAILING: Cell<(usize, u64)> = const { Cell::new((usize::MAX, 0)) };
+}
+
+/// Has one allocation fail, of this size or more, behind so many others of that size.
+fn fail_behind(size: usize, others: u64) {
+    FAILING.set((size, others));
+}
+
+/// No allocation fails.
+fn fail_none() {
+    FAILING.set((usize::MAX, 0));
+}
 
 struct Failing;
 
 impl Failing {
     /// Whether this allocation is the one that fails.
     fn fails(size: usize) -> bool {
-        size >= LARGE
-            && LEFT
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.wrapping_sub(1)))
-                .is_ok_and(|left| left == 0)
+        let (from, left) = FAILING.get();
+        if size < from {
+            return false;
+        }
+        FAILING.set((from, left.wrapping_sub(1)));
+        left == 0
     }
 }
 
@@ -62,9 +78,9 @@ fn a_disk_that_is_too_large_for_the_heap_is_refused_in_a_sentence() {
         }
         let mut failed = 0;
         for n in 0.. {
-            LEFT.store(n, Ordering::Relaxed);
+            fail_behind(LARGE, n);
             let mounted = Store::mount(&mut world, mode);
-            LEFT.store(u64::MAX, Ordering::Relaxed);
+            fail_none();
             match mounted {
                 Ok((store, _)) => {
                     store.dismantle(&mut world);
@@ -83,5 +99,33 @@ fn a_disk_that_is_too_large_for_the_heap_is_refused_in_a_sentence() {
             }
         }
         assert!(failed >= 3, "{failed} large allocations are not enough for this disk");
+    }
+}
+
+#[test]
+fn a_checkpoint_without_heap_for_its_record_makes_a_generation() {
+    let mut world = PlainWorld::new(2000);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let base = 1 << 32;
+    let record = ObjectRecord {
+        base,
+        pages: 1,
+        ..ObjectRecord::default()
+    };
+    store.put_object(record).expect("put");
+    for is_short in [false, true] {
+        let before = store.stats().generation;
+        store.reserve(base, 0).expect("room");
+        let page = world.dirty(base, 0, 7);
+        let begun = store.checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic);
+        begun.expect("idle");
+        if is_short {
+            fail_behind(RECORD, 0);
+        }
+        let events: Vec<Event> = core::iter::from_fn(|| store.poll(&mut world)).collect();
+        fail_none();
+        let generation = before + u64::from(is_short);
+        assert!(events.contains(&Event::CheckpointDone { generation }), "{events:?}");
     }
 }

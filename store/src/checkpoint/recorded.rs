@@ -7,7 +7,7 @@ use super::{Checkpoint, Phase, Step};
 use crate::containers::{Map, push_reserved};
 use crate::event::{CheckpointKind, DirtyPage, Failure};
 use crate::geometry::RECORD_BLOCKS;
-use crate::heap::with_room;
+use crate::heap::{NoHeap, with_room};
 use crate::journal::{Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
 use crate::pending::Journaled;
@@ -90,21 +90,22 @@ impl Checkpoint {
         }
     }
 
-    /// Puts rows and changes of maps into the record. If they do not fit, the checkpoint makes a generation.
-    pub(super) fn record_rows(&mut self, store: &mut Store) -> Result<Step, Failure> {
+    /// Puts rows and changes of maps into the record. If they do not fit, or there is no heap for them, the checkpoint makes a generation.
+    pub(super) fn record_rows(&mut self, store: &mut Store) -> Step {
         let Some(mut recorded) = self.recorded.take() else {
-            return Ok(Step::Complete);
+            return Step::Complete;
         };
-        let step = self.record_some(store, &mut recorded)?;
-        if let Some(step) = step {
-            self.recorded = Some(recorded);
-            return Ok(step);
+        match self.record_some(store, &mut recorded) {
+            Ok(Some(step)) => {
+                self.recorded = Some(recorded);
+                step
+            }
+            Ok(None) | Err(NoHeap) => Step::Complete,
         }
-        Ok(Step::Complete)
     }
 
     /// `None`: something does not fit.
-    fn record_some(&self, store: &mut Store, recorded: &mut Recorded) -> Result<Option<Step>, Failure> {
+    fn record_some(&self, store: &mut Store, recorded: &mut Recorded) -> Result<Option<Step>, NoHeap> {
         if !recorded.record.has_begun() {
             recorded
                 .record
