@@ -1,53 +1,43 @@
 //! LMDB, by heed: keys are integers of the machine, a commit is as safe as it can be (no flag is set). It has no cache of its own:
 //! reads are of a map of the file, so no system call shows them.
 
-use crate::said;
+use crate::database::Database;
 use heed::byteorder::NativeEndian;
 use heed::types::{Bytes, U64};
-use heed::{Database, Env, EnvOpenOptions, IntegerComparator, PutFlags};
+use heed::{Env, EnvOpenOptions, IntegerComparator, PutFlags};
 use std::path::Path;
-use store_bench::{Durable, Engine, Outcome, PAGE, Page, Size, number_in, small};
+use store_bench::{PAGE, Page, number_in, small};
 
 /// Bytes of addresses: more than the file will ever have.
 const MAP: usize = 16 << 30;
 
-type Records = Database<U64<NativeEndian>, Bytes, IntegerComparator>;
+type Records = heed::Database<U64<NativeEndian>, Bytes, IntegerComparator>;
 
-/// LMDB.
-pub struct Kind;
-
-struct Lmdb {
+/// The database.
+pub struct Lmdb {
     env: Env,
     pages: Records,
     small: Records,
 }
 
-fn open(folder: &Path) -> heed::Result<Lmdb> {
-    // SAFETY: nothing else has these files open, nor changes them.
-    let env = unsafe { EnvOpenOptions::new().map_size(MAP).max_dbs(2).open(folder)? };
-    let mut transaction = env.write_txn()?;
-    let options = || {
-        env.database_options()
-            .types::<U64<NativeEndian>, Bytes>()
-            .key_comparator::<IntegerComparator>()
-    };
-    let pages = options().name("pages").create(&mut transaction)?;
-    let small = options().name("small").create(&mut transaction)?;
-    transaction.commit()?;
-    Ok(Lmdb { env, pages, small })
-}
+impl Database for Lmdb {
+    type Error = heed::Error;
 
-impl crate::Kind for Kind {
-    fn create(&self, folder: &Path, _: Size) -> Outcome<Box<dyn Engine>> {
-        self.open(folder)
+    fn open(folder: &Path) -> heed::Result<Lmdb> {
+        // SAFETY: nothing else has these files open, nor changes them.
+        let env = unsafe { EnvOpenOptions::new().map_size(MAP).max_dbs(2).open(folder)? };
+        let mut transaction = env.write_txn()?;
+        let options = || {
+            env.database_options()
+                .types::<U64<NativeEndian>, Bytes>()
+                .key_comparator::<IntegerComparator>()
+        };
+        let pages = options().name("pages").create(&mut transaction)?;
+        let small = options().name("small").create(&mut transaction)?;
+        transaction.commit()?;
+        Ok(Lmdb { env, pages, small })
     }
 
-    fn open(&self, folder: &Path) -> Outcome<Box<dyn Engine>> {
-        Ok(Box::new(said(open(folder))?))
-    }
-}
-
-impl Lmdb {
     fn put(&mut self, pages: &[u64], fill: &mut dyn FnMut(u64, &mut Page)) -> heed::Result<()> {
         let mut transaction = self.env.write_txn()?;
         let mut bytes = [0; PAGE];
@@ -99,44 +89,8 @@ impl Lmdb {
         let transaction = self.env.read_txn()?;
         self.small.len(&transaction)
     }
-}
 
-impl Engine for Lmdb {
-    fn write(&mut self, pages: &[u64], _: Durable, fill: &mut dyn FnMut(u64, &mut Page)) -> Outcome<()> {
-        said(self.put(pages, fill))
-    }
-
-    fn probe(&mut self, page: u64, see: &mut dyn FnMut(&[u8])) -> Outcome<()> {
-        match said(self.seen(page, 1, see))? {
-            1 => Ok(()),
-            _ => Err(format!("page {page} is not there")),
-        }
-    }
-
-    fn scan(&mut self, pages: u64, see: &mut dyn FnMut(&[u8])) -> Outcome<()> {
-        match said(self.seen(0, pages, see))? {
-            seen if seen == pages => Ok(()),
-            seen => Err(format!("{seen} of {pages} pages are there")),
-        }
-    }
-
-    fn create(&mut self, first: u64, count: u64) -> Outcome<()> {
-        said(self.make(first, count))
-    }
-
-    fn delete(&mut self, first: u64, count: u64) -> Outcome<()> {
-        said(self.remove(first, count))
-    }
-
-    fn find(&mut self, number: u64) -> Outcome<Option<u64>> {
-        said(self.number(number))
-    }
-
-    fn count(&mut self) -> Outcome<u64> {
-        said(self.small_records())
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
+    fn close(self) -> heed::Result<()> {
         self.env.prepare_for_closing().wait();
         Ok(())
     }

@@ -10,10 +10,12 @@
 //! Each engine has its defaults but for what its file says. `docs/decisions/0195` says why this is a tool outside of the
 //! workspace, and how things are counted.
 
+mod database;
 mod lmdb;
 mod redb;
 mod sqlite;
 
+use database::{KindOf, said};
 use std::path::Path;
 use std::process::ExitCode;
 use store_bench::{Engine, Outcome, Own, Row, Size, filled, measured, verified};
@@ -40,17 +42,12 @@ impl Kind for OwnWithName {
     }
 }
 
-/// An error of an engine in words.
-fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Outcome<T> {
-    result.map_err(|error| error.to_string())
-}
-
 fn kind(name: &str) -> Outcome<&'static dyn Kind> {
     match name {
         "store" => Ok(&OwnWithName),
-        "lmdb" => Ok(&lmdb::Kind),
-        "redb" => Ok(&redb::Kind),
-        "sqlite" => Ok(&sqlite::Kind),
+        "lmdb" => Ok(&KindOf::<lmdb::Lmdb>::KIND),
+        "redb" => Ok(&KindOf::<redb::Redb>::KIND),
+        "sqlite" => Ok(&KindOf::<sqlite::Sqlite>::KIND),
         _ => Err(format!("there is no engine '{name}'")),
     }
 }

@@ -1,37 +1,13 @@
 //! `SQLite`, by rusqlite, with a write-ahead log and `synchronous=FULL`, so that each commit flushes; its cache is as large as
 //! that of the others. The log is copied into the file when it has 1,000 pages, which is the default.
 
-use crate::said;
+use crate::database::Database;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use std::path::Path;
-use store_bench::{CACHE, Durable, Engine, Outcome, PAGE, Page, Size, number_in, small};
+use store_bench::{CACHE, PAGE, Page, number_in, small};
 
-/// `SQLite`.
-pub struct Kind;
-
-struct Sqlite(Connection);
-
-fn open(folder: &Path) -> Result<Sqlite> {
-    let connection = Connection::open(folder.join("sqlite"))?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "cache_size", -i64::try_from(CACHE >> 10).unwrap_or(i64::MAX))?;
-    connection.execute_batch(
-        "create table if not exists pages (number integer primary key, content blob not null);
-         create table if not exists small (number integer primary key, content blob not null);",
-    )?;
-    Ok(Sqlite(connection))
-}
-
-impl crate::Kind for Kind {
-    fn create(&self, folder: &Path, _: Size) -> Outcome<Box<dyn Engine>> {
-        self.open(folder)
-    }
-
-    fn open(&self, folder: &Path) -> Outcome<Box<dyn Engine>> {
-        Ok(Box::new(said(open(folder))?))
-    }
-}
+/// The database.
+pub struct Sqlite(Connection);
 
 impl Sqlite {
     /// Does something in a transaction, whose statements are prepared once as all others.
@@ -41,8 +17,24 @@ impl Sqlite {
         self.0.prepare_cached("commit")?.execute([])?;
         Ok(())
     }
+}
 
-    fn put(&self, pages: &[u64], fill: &mut dyn FnMut(u64, &mut Page)) -> Result<()> {
+impl Database for Sqlite {
+    type Error = rusqlite::Error;
+
+    fn open(folder: &Path) -> Result<Sqlite> {
+        let connection = Connection::open(folder.join("sqlite"))?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "cache_size", -i64::try_from(CACHE >> 10).unwrap_or(i64::MAX))?;
+        connection.execute_batch(
+            "create table if not exists pages (number integer primary key, content blob not null);
+             create table if not exists small (number integer primary key, content blob not null);",
+        )?;
+        Ok(Sqlite(connection))
+    }
+
+    fn put(&mut self, pages: &[u64], fill: &mut dyn FnMut(u64, &mut Page)) -> Result<()> {
         self.together(|connection| {
             let mut put = connection.prepare_cached(
                 "insert into pages values (?1, ?2) on conflict (number) do update set content = excluded.content",
@@ -77,7 +69,7 @@ impl Sqlite {
         Ok(seen)
     }
 
-    fn make(&self, first: u64, count: u64) -> Result<()> {
+    fn make(&mut self, first: u64, count: u64) -> Result<()> {
         self.together(|connection| {
             let mut put = connection.prepare_cached("insert into small values (?1, ?2)")?;
             for number in first..first + count {
@@ -87,7 +79,7 @@ impl Sqlite {
         })
     }
 
-    fn remove(&self, first: u64, count: u64) -> Result<()> {
+    fn remove(&mut self, first: u64, count: u64) -> Result<()> {
         self.together(|connection| {
             let mut remove = connection.prepare_cached("delete from small where number = ?1")?;
             for number in first..first + count {
@@ -110,44 +102,8 @@ impl Sqlite {
             .query_row("select count(*) from small", [], |row| row.get(0))
             .map(i64::cast_unsigned)
     }
-}
 
-impl Engine for Sqlite {
-    fn write(&mut self, pages: &[u64], _: Durable, fill: &mut dyn FnMut(u64, &mut Page)) -> Outcome<()> {
-        said(self.put(pages, fill))
-    }
-
-    fn probe(&mut self, page: u64, see: &mut dyn FnMut(&[u8])) -> Outcome<()> {
-        match said(self.seen(page, 1, see))? {
-            1 => Ok(()),
-            _ => Err(format!("page {page} is not there")),
-        }
-    }
-
-    fn scan(&mut self, pages: u64, see: &mut dyn FnMut(&[u8])) -> Outcome<()> {
-        match said(self.seen(0, pages, see))? {
-            seen if seen == pages => Ok(()),
-            seen => Err(format!("{seen} of {pages} pages are there")),
-        }
-    }
-
-    fn create(&mut self, first: u64, count: u64) -> Outcome<()> {
-        said(self.make(first, count))
-    }
-
-    fn delete(&mut self, first: u64, count: u64) -> Outcome<()> {
-        said(self.remove(first, count))
-    }
-
-    fn find(&mut self, number: u64) -> Outcome<Option<u64>> {
-        said(self.number(number))
-    }
-
-    fn count(&mut self) -> Outcome<u64> {
-        said(self.small_records())
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        self.0.close().map_err(|(_, error)| error.to_string())
+    fn close(self) -> Result<()> {
+        self.0.close().map_err(|(_, error)| error)
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
-/// What went to the disk.
+/// Requests to the disk, and their bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Requests to read.
@@ -21,7 +21,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was added since.
+    /// The counts since an earlier moment.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -42,7 +42,7 @@ pub struct FileWorld {
     unused: Vec<Frame>,
     done: VecDeque<(u32, Result<(), DiskError>)>,
     chance: u64,
-    /// What went to the file so far.
+    /// The requests to the file so far.
     pub counts: Counts,
 }
 

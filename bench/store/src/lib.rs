@@ -67,7 +67,7 @@ pub trait Engine {
     /// The engine's.
     fn delete(&mut self, first: u64, count: u64) -> Outcome<()>;
 
-    /// What a small record holds, as a number; `None` if there is none.
+    /// The number that a small record holds; `None` if there is no such record.
     ///
     /// # Errors
     /// The engine's.
@@ -79,7 +79,7 @@ pub trait Engine {
     /// The engine's.
     fn count(&mut self) -> Outcome<u64>;
 
-    /// What it counted itself since it was opened, if it does.
+    /// Its own counts since it was opened, if it has any.
     fn counts(&self) -> Option<Counts> {
         None
     }
@@ -91,7 +91,7 @@ pub trait Engine {
     fn close(self: Box<Self>) -> Outcome<()>;
 }
 
-/// What a small record with this number holds, as a number: the first word of it.
+/// The number that a small record with this number holds: its first word.
 pub fn held(number: u64) -> u64 {
     rows::mix(number ^ 0x5ea1)
 }

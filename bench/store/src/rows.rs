@@ -213,7 +213,7 @@ fn operate(engine: &mut dyn Engine, row: Row, size: Size, round: u64, turn: u64)
     Ok(sum)
 }
 
-/// What was done.
+/// The work of a round.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Done {
     /// Operations.

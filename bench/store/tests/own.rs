@@ -27,7 +27,7 @@ impl Drop for Disk {
     }
 }
 
-/// What went to the disk in all turns of a row, how many there were, and how many generations were made.
+/// The requests of all turns of a row, how many turns there were, and how many generations were made.
 fn counted(row: Row) -> (Counts, u64, u64) {
     let disk = Disk::filled(row.name());
     let mut own = disk.open();

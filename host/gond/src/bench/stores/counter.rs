@@ -30,7 +30,7 @@ pub struct Counted {
     pub instructions: u64,
     /// The calls of each turn.
     pub turns: Vec<Counts>,
-    /// What the engine counted itself.
+    /// The engine's own counts.
     own: Option<Counts>,
 }
 
