@@ -106,7 +106,7 @@ calls! {
     13 ObjCrePdx obj_cre_pdx(address, password, clist, entries, count) -> "password", ""; "RWXD";
         "Registers a PDX capability (password 0: the system makes one): its callers may enter at those addresses (an array of 64-bit words) in a domain extended by that Clist (0: none), as long as the password by which the caller could read it is one of the Clist's. The PDX capabilities of an object name 192 addresses together at most: TableFull. A locked domain gets Locked (see ApdLock).";
     14 KeepObject keep_object(address) -> "", ""; "RWXD";
-        "Takes the object off the task's kill list: it persists until it is destroyed.";
+        "Takes the object off the task's kill list: it persists until it is destroyed. Its creator's domain has the rights of its Clists from then on; those it had without a capability it may lose at any time, so the owner capability belongs into a Clist.";
     15 ObjClone obj_clone(source, extra_bytes, password) -> "address", "password"; "RX";
         "Makes an object with the content and page limits of the source, copy-on-write, and extra zero-filled bytes behind it; otherwise as ObjCreate.";
     16 ObjRetire obj_retire(address) -> "", ""; "D";

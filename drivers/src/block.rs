@@ -21,6 +21,7 @@ use crate::virtio::transport::Transport;
 use crate::virtio::{ProbeError, Signal};
 use crate::world::{DmaMemory, Mmio, PAGE_BYTES, Ports, World};
 use core::fmt;
+use store::world::RUN_MAX;
 
 /// Bytes in a block, the unit of every transfer.
 pub const BLOCK_BYTES: usize = PAGE_BYTES;
@@ -28,12 +29,15 @@ pub const BLOCK_BYTES: usize = PAGE_BYTES;
 /// virtio's sectors, whatever the disk's own are.
 const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES as u64 / 512;
 
+const FEATURE_MOST_SEGMENTS: u64 = 1 << 2;
 const FEATURE_READ_ONLY: u64 = 1 << 5;
 const FEATURE_FLUSH: u64 = 1 << 9;
 
-/// In the device's structure: its size in sectors, eight bytes.
+/// In the device's structure: its size in sectors, eight bytes; and where [`FEATURE_MOST_SEGMENTS`] is agreed on, the most segments that
+/// a request's data may have.
 const CAPACITY: usize = 0;
-const DEVICE_BYTES: usize = 8;
+const MOST_SEGMENTS: usize = 12;
+const DEVICE_BYTES: usize = 16;
 
 const TYPE_READ: u32 = 0;
 const TYPE_WRITE: u32 = 1;
@@ -134,6 +138,8 @@ pub struct BlockDevice<W: World> {
     queue: Queue<W::Page>,
     requests: Requests<W::Page>,
     capacity_blocks: u64,
+    /// Blocks that one request may read.
+    run_most: usize,
     features: u64,
     is_lost: bool,
 }
@@ -147,7 +153,7 @@ impl<W: World> BlockDevice<W> {
     /// A [`ProbeError`]; the device is then left reset.
     pub fn probe<P: Ports>(pci: &Pci<P>, address: Address, world: &mut W, signal: Signal) -> Result<Self, ProbeError> {
         let mut transport = Transport::open(pci, address, world, signal, DEVICE_BYTES)?;
-        let features = transport.negotiate(FEATURE_READ_ONLY | FEATURE_FLUSH)?;
+        let features = transport.negotiate(FEATURE_MOST_SEGMENTS | FEATURE_READ_ONLY | FEATURE_FLUSH)?;
         let records = world.allocate_page().ok_or(ProbeError::OutOfMemory)?;
         let queue = transport.start(world, signal, DESCRIPTORS_PER_REQUEST)?;
         let requests = Requests::new(records, usize::from(queue.size() / DESCRIPTORS_PER_REQUEST));
@@ -157,11 +163,19 @@ impl<W: World> BlockDevice<W> {
             u64::from(registers.read_u32(CAPACITY)) | u64::from(registers.read_u32(CAPACITY + 4)) << 32
         });
         let capacity_blocks = sectors.unwrap_or(0) / SECTORS_PER_BLOCK;
+        // A device that does not say how many it takes is asked for no more than one.
+        let segments = if features & FEATURE_MOST_SEGMENTS == 0 {
+            None
+        } else {
+            transport.read_device(|registers| registers.read_u32(MOST_SEGMENTS))
+        };
+        let run_most = segments.map_or(1, |most| RUN_MAX.min(most as usize));
         Ok(BlockDevice {
             transport,
             queue,
             requests,
             capacity_blocks,
+            run_most,
             features,
             is_lost: false,
         })
@@ -248,6 +262,45 @@ impl<W: World> BlockDevice<W> {
         }
         .map_err(|_| SubmitError::QueueFull)?;
         self.requests.occupy(slot, tag, State::WithDevice { head });
+        Ok(())
+    }
+
+    /// Queues one request under `tag` that reads neighbouring blocks, from `first` on, each into a page, and tells the device. It completes as a whole.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); [`SubmitError::QueueFull`] also where the device takes no request of so many blocks, or none are asked for.
+    pub fn read_run(
+        &mut self,
+        tag: u32,
+        first: u64,
+        pages: impl ExactSizeIterator<Item = DataPage>,
+    ) -> Result<(), SubmitError> {
+        let count = pages.len();
+        if self.is_lost {
+            return Err(SubmitError::DeviceLost);
+        }
+        if count == 0 || count > self.run_most {
+            return Err(SubmitError::QueueFull);
+        }
+        let sector = self.first_sector(first)?;
+        self.first_sector(first.saturating_add(count as u64 - 1))?;
+        let slot = self.requests.free_slot().ok_or(SubmitError::QueueFull)?;
+        let [header, status] = self.requests.write_record(slot, TYPE_READ, sector);
+        let mut segments = [header; RUN_MAX + 2];
+        for (segment, page) in segments[1..].iter_mut().zip(pages) {
+            *segment = Segment {
+                physical: page.physical(),
+                bytes: BLOCK_BYTES as u32,
+                direction: Direction::DeviceWrites,
+            };
+        }
+        segments[count + 1] = status;
+        let head = self
+            .queue
+            .add(&segments[..count + 2])
+            .map_err(|_| SubmitError::QueueFull)?;
+        self.requests.occupy(slot, tag, State::WithDevice { head });
+        self.ring();
         Ok(())
     }
 

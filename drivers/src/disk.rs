@@ -13,7 +13,7 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 use core::fmt;
-use store::world::{DiskError, Operation, QueueFull, Request};
+use store::world::{DiskError, Frame, Operation, QueueFull, Request};
 
 /// Why there is no disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +88,12 @@ impl<W: World> store::world::Disk for Disk<W> {
                 Ok(())
             }
         }
+    }
+
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        // Where this is refused, whatever the reason, the store asks for the blocks one by one, and is told each one's error.
+        let pages = frames.iter().map(|&frame| DataPage::lent(frame));
+        self.device.read_run(tag, first, pages).map_err(|_| QueueFull)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

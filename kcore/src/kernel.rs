@@ -175,7 +175,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.unbegun = false;
         thread.state = State::Parked(key);
         self.hardware.trace(Kind::Park, thread.id, key.word());
-        if let Key::Stack(space) | Key::Turn(space) = key {
+        if let Key::Stack(space) = key {
             self.spaces.get_mut(SpaceId(space)).want_stack();
         }
         if key.has_queue() {

@@ -249,6 +249,9 @@ machine! {
     /// Remembers a validated way, for the kernel's fast path: calls of `entry` with `pd` from
     /// `caller` enter `callee`.
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId);
+    /// The callee that a call is known to enter, as the portal cache has it: whoever may make the call enters it without asking. A machine may always say
+    /// that it knows none.
+    fn portal_known(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId>;
     /// Forgets portal-cache entries. To be called whenever a validation may have become false.
     fn portal_forget(&mut self, stale: Stale);
     /// Protected calls and returns of a thread come to the server, not over the fast path, and its waits are counted.

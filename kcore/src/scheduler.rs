@@ -312,7 +312,8 @@ impl RunQueues {
     /// Whether a thread at a higher level than this one waits.
     #[inline(always)]
     pub fn has_above(&self, level: u8) -> bool {
-        u64::from(self.occupied) >> (level & 31) > 1
+        // There are fewer levels than bits: no shift is cut short.
+        u64::from(self.occupied) >> (level & 63) > 1
     }
 
     /// Whether a thread waits at one of these levels, a bit each.

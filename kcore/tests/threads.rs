@@ -602,7 +602,7 @@ fn the_timer_that_is_asked_for_is_enough() {
         kernel.wake(Key::Semaphore(8), u32::MAX);
         for _ in 0..600 {
             while kernel.schedule().is_some() {
-                kernel.park(Key::Turn(space.0), None, None);
+                kernel.park(Key::Turn(space.0, 0), None, None);
             }
             kernel.hardware.now_ns = kernel.hardware.timer_ns.min(u64::MAX / 2);
             kernel.hardware.timer_ns = u64::MAX;

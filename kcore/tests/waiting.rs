@@ -4,12 +4,11 @@ mod fake;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fake::{Fake, Random, kernel, spawn};
+use fake::{Fake, Random, spawn};
 use kcore::{
     Kernel, Machine, ThreadId,
-    machine::Stacks,
     space::Tags,
-    thread::{Operation, Resumed, State},
+    thread::{Operation, Resumed},
     wait::Key,
 };
 
@@ -164,34 +163,4 @@ fn a_thread_that_makes_its_call_again_was_not_woken() {
     kernel.wake(Key::Semaphore(24), 1);
     assert!(kernel.has_woken());
     kernel.check().expect("a sound kernel");
-}
-
-/// A return lets some clients at their bound try, and the next return is to see to those that are left: it takes the slow path.
-#[test]
-fn returns_go_on_letting_clients_in_that_wait_for_their_turn() {
-    let is_waiting = |state: &State| matches!(state, State::Parked(Key::Turn(_)));
-    for clients in [0, 1, 3, 4, 9] {
-        let mut kernel = kernel(60);
-        let space = kernel.space_create().expect("space");
-        let callee = kernel.space_create().expect("space");
-        kernel.portal_add_stack(callee, 0x7f00_0040_0000);
-        let waiting: Vec<ThreadId> = (0..clients).map(|_| spawn(&mut kernel, space, 5)).collect();
-        let caller = spawn(&mut kernel, space, 3);
-        for _ in &waiting {
-            kernel.schedule().expect("a client");
-            kernel.park(Key::Turn(callee.0), None, None);
-        }
-        kernel.schedule().expect("the caller");
-        kernel
-            .portal_enter(caller, callee, 0x1_0000_0000, [0; 4], Stacks::Open)
-            .expect("a stack");
-        kernel.portal_leave(caller, 0, 0, 0).expect("it is inside");
-        let threads = kernel.threads();
-        let left = waiting.iter().filter(|&&client| is_waiting(&threads.get(client).state));
-        let left = left.count();
-        assert!(left == 0 || left + 4 == clients, "{left} of {clients}");
-        // With the last one of a full turn nobody has looked whether there are more.
-        let is_wanted = kernel.spaces().get(callee).stacks_wanted() != 0;
-        assert_eq!(is_wanted, clients >= 4, "{clients}");
-    }
 }

@@ -3,10 +3,12 @@
 use alloc::{format, string::String, vec::Vec};
 
 use abi::{address::PAGE, layout::PRIORITY_MAX, nucleus::Call};
+pub use kcore::bare::nucleus::Given;
 use kcore::{
-    Hardware, Kernel, ThreadId,
-    bare::{Bare as Half, THREADS_MAX, mapping::UNIT_BYTES},
+    Hardware, Kernel, SpaceId, ThreadId,
+    bare::{Bare as Half, THREADS_MAX, ipc::Apart, mapping::UNIT_BYTES},
     frames::Range,
+    kernel::Rotation,
     thread::{Context, Operation, Resumed},
 };
 use sasos::{Access, Event, Outcome};
@@ -61,7 +63,7 @@ impl Supervisor for Bare {
     }
 
     #[inline(always)]
-    fn fault_short(platform: &mut Platform<Half>, address: u64, access: Access) -> Option<u32> {
+    fn fault_short(platform: &mut Platform<Half>, address: u64, access: Access) -> Option<Rotation> {
         platform.kernel.fault_short(address, access)
     }
 
@@ -124,6 +126,13 @@ short_call! {
     flush_call(a0, a1, a2; a3, a4, a5) by flush_short
 }
 
+/// The item of a message from a space to a thread, which has this index, on the fast path for those without vector registers.
+#[inline(always)]
+pub fn give(system: &mut System<Bare>, (from, source): (u32, u64), way: u64, receiver: u32) -> Option<Given> {
+    let kernel = &mut system.platform.kernel;
+    kernel.give_item(SpaceId(from), [source, way], receiver, true)
+}
+
 /// A message that is none of the commonest. Its words are kept in the sender's context, where
 /// whoever receives it finds them.
 pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, _: u64, words: Words) -> ! {
@@ -131,19 +140,15 @@ pub extern "C" fn ipc(to: u64, from: u64, tag: u64, timeouts: u64, window: u64, 
     let Some(mut system) = Bare::system().enter_unless_stopped() else {
         hand_over(arguments, words)
     };
-    if let Some(turn) = (system.platform.kernel).item_short(arguments, words.0, arch::caller()) {
-        let context = if turn.is_plain {
-            Some(system.enter(turn.next))
-        } else {
-            system.run(turn.next)
-        };
-        let Some(context) = context else {
-            event::leave_from(system)
-        };
-        drop(system);
-        arch::resume(context)
+    let kernel = &mut system.platform.kernel;
+    if let Some(turn) = kernel.item_short(arguments, words.0, arch::caller()) {
+        event::switch(system, turn)
     }
-    general_ipc(system, arguments, words)
+    match kernel.ipc_apart(arguments, words.0, arch::caller()) {
+        Some(Apart::GoesOn) => event::return_to_caller(system),
+        Some(Apart::Waits) => event::leave_from(system),
+        None => general_ipc(system, arguments, words),
+    }
 }
 
 /// Another processor wants the thread, which makes the call again: the words of its message have no place in what is handed over.
@@ -152,7 +157,7 @@ fn hand_over([to, from, tag, timeouts, window]: [u64; 5], words: Words) -> ! {
     let mut context = Context::scrubbed(0, 0);
     context.rax = abi::nucleus::Call::Ipc as u64;
     (context.rdi, context.rsi, context.rdx, context.r10, context.r8) = (to, from, tag, timeouts, window);
-    [context.r12, context.r13, context.r14, context.r15] = words.0;
+    context.set_message_words(words.0);
     arch::restart_call(&context);
     arch::hand_over(None);
     event::leave::<Bare>()
@@ -178,7 +183,7 @@ fn general_ipc(mut system: Guard<'_, System<Bare>>, arguments: [u64; 5], words: 
         };
         let index = thread.id.index() as u32;
         let context = platform.kernel.context_of(index);
-        [context.r12, context.r13, context.r14, context.r15] = words.0;
+        context.set_message_words(words.0);
         let outcome = supervisor.handle(platform, event);
         system.settle(index, outcome, Some(operation));
         if system.platform.kernel.should_preempt() {

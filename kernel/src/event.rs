@@ -81,12 +81,7 @@ fn yield_call<S: Supervisor>(mut system: Guard<'_, System<S>>) -> Results {
 /// Goes on with the thread that has the processor now.
 #[inline(always)]
 pub fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -> ! {
-    let context = if turn.is_plain {
-        Some(system.enter(turn.next))
-    } else {
-        system.run(turn.next)
-    };
-    match context {
+    match system.take_turn(turn) {
         Some(context) => {
             drop(system);
             arch::resume(context)
@@ -94,6 +89,24 @@ pub fn switch<S: Supervisor>(mut system: Guard<'_, System<S>>, turn: Rotation) -
         // Not by way of `leave`: a thread runs here, which another processor may want.
         None => leave_from(system),
     }
+}
+
+/// Goes on with the running thread, whose call is over and whose registers have the results, unless another thread goes first.
+#[inline(always)]
+pub fn return_to_caller<S: Supervisor>(mut system: Guard<'_, System<S>>) -> ! {
+    let kernel = &mut system.platform.kernel;
+    if let Some(index) = kernel.current()
+        && kernel.goes_on(index)
+        && kernel.hardware.stop.is_none()
+    {
+        let context = &raw const *kernel.context_of(index);
+        drop(system);
+        arch::resume(context)
+    }
+    if kernel.should_preempt() {
+        kernel.yield_current();
+    }
+    leave_from(system)
 }
 
 /// The arguments of a call for the slow path, in memory: registers are for the fast one.
@@ -207,8 +220,15 @@ fn hand_over<S: Supervisor>(arguments: [u64; 6], number: u64) -> ! {
 }
 
 /// An exception or interrupt of user code. `context` is where its registers stand: in the running
-/// thread's place in the table, through which alone they are reached here. Gives the registers to go on with.
-pub extern "C" fn trap<S: Supervisor>(context: *const Context, vector: u64) -> *const Context {
+/// thread's place in the table, through which alone they are reached here. It does not return, so that no register is kept for its caller.
+#[inline(always)]
+pub fn trap<S: Supervisor>(context: *const Context, vector: u64) -> ! {
+    arch::resume(trapped::<S>(context, vector))
+}
+
+/// The same: gives the registers to go on with.
+#[inline(always)]
+fn trapped<S: Supervisor>(context: *const Context, vector: u64) -> *const Context {
     if vector == VECTOR_PAGE_FAULT
         && let Some(mut system) = S::system().enter_at_once()
     {
@@ -222,8 +242,8 @@ pub extern "C" fn trap<S: Supervisor>(context: *const Context, vector: u64) -> *
             if supervisor.touch_further(platform, thread, address, access) {
                 return context;
             }
-            if let Some(pager) = S::fault_short(platform, address, access)
-                && let Some(context) = system.run(pager)
+            if let Some(turn) = S::fault_short(platform, address, access)
+                && let Some(context) = system.take_turn(turn)
             {
                 return context;
             }

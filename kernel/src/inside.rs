@@ -41,13 +41,15 @@ impl Supervisor for Inside {
     /// Brings up the disk, the store on it, and the server with its first program.
     fn start(platform: &mut Platform, mut start: Start<'_>) -> Result<Self, String> {
         platform.disk = Some(disk::find(&mut start.resources)?);
-        let (store, report) = Store::mount(platform, MountMode::ReadWrite).map_err(|error| {
+        let leaves = sasos::calls::boot::leaves_for(platform);
+        let (store, report) = Store::mount_in_parts(platform, MountMode::ReadWrite, leaves).map_err(|error| {
             log_losses(platform, &error);
             format!("the disk is refused: {error}")
         })?;
         log!("store: {report:?}");
         platform.kernel.hardware.boot_mut().clean = u64::from(report.clean);
-        let started = Server::new(store, &report).and_then(|mut server| server.start(platform).map(|_| server));
+        let started =
+            Server::new(platform, store, &report).and_then(|mut server| server.start(platform).map(|_| server));
         started
             .map(|server| Self { server })
             .map_err(|error| format!("the first program does not start: {error}"))

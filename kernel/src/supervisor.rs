@@ -9,6 +9,7 @@ use alloc::{string::String, vec::Vec};
 use kcore::{
     ThreadId,
     frames::Range,
+    kernel::Rotation,
     thread::{Context, Operation},
 };
 use sasos::{Access, Event, Outcome};
@@ -92,7 +93,7 @@ pub trait Supervisor: Sized + 'static {
 
     /// A page fault that goes to a pager that waits for it: who runs then.
     #[inline(always)]
-    fn fault_short(_: &mut Platform<Self::Half>, _: u64, _: Access) -> Option<u32> {
+    fn fault_short(_: &mut Platform<Self::Half>, _: u64, _: Access) -> Option<Rotation> {
         None
     }
 

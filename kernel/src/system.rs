@@ -81,6 +81,10 @@ impl<P> Disk for Platform<P> {
         self.disk.as_mut().ok_or(QueueFull)?.submit(request)
     }
 
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        self.disk.as_mut().ok_or(QueueFull)?.read_run(tag, first, frames)
+    }
+
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
         self.disk.as_mut()?.complete()
     }
@@ -395,6 +399,16 @@ impl<S: Supervisor> System<S> {
             return self.do_again(index);
         }
         Some(self.prepare(index))
+    }
+
+    /// The registers of a thread to which a fast path came.
+    #[inline(always)]
+    pub fn take_turn(&mut self, turn: Rotation) -> Option<*const Context> {
+        if turn.is_plain {
+            Some(self.enter(turn.next))
+        } else {
+            self.run(turn.next)
+        }
     }
 
     /// Does the call again that a thread was parked with; or gives the registers of the server outside, which is to.

@@ -21,6 +21,8 @@ mod procedure;
 pub(crate) mod program;
 
 pub(crate) use arch::JUMP_TO_NEXT;
+#[doc(hidden)]
+pub use arch::leave_procedure;
 #[cfg(all(target_os = "none", feature = "module"))]
 pub(crate) use arch::stack_pointer;
 pub use procedure::PdxEntry;

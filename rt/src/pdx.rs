@@ -16,12 +16,6 @@ use crate::{Clist, Object, call};
 
 pub use call::PdxEntry as Entry;
 
-/// Two results in the registers of the C convention.
-#[doc(hidden)]
-#[repr(C)]
-#[derive(Copy, Clone, Debug)]
-pub struct Results(pub u64, pub u64);
-
 /// The rights of the callee's domain beside the registered Clist.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u64)]

@@ -55,6 +55,10 @@ pub struct Server {
     pub programs: accounts::AccountId,
     /// Bytes of the heap that programs leave to the first task, whatever they pay for: charges are never quite what the heap takes.
     pub(crate) heap_of_first: u64,
+    /// The addresses of which it is not known whether objects hold them.
+    pub(crate) unknown: directory::unknown::Unknown,
+    /// What objects of earlier starts that are not active are charged for, by resource: those of programs, and others.
+    pub resting: [[u64; directory::object::KEPT.len()]; 2],
     /// Blocks of the disk that all programs leave to it.
     pub(crate) blocks_of_first: u64,
     /// Objects that are active, by slot.

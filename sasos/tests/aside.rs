@@ -250,21 +250,57 @@ fn no_list_has_it() {
     assert!(told.is_err() || slot_of(rig.load(actor.space, buffer).unwrap()) != slot);
 }
 
+/// Objects that are there at once, and more of them than are set aside.
+fn many(rig: &mut Rig, actor: Actor, count: u64) -> Vec<u64> {
+    let made = (0..count).map(|_| rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap().0);
+    let bases: Vec<u64> = made.collect();
+    for &base in &bases {
+        touched(rig, actor, base, 1);
+        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
+    }
+    bases
+}
+
 #[test]
-fn a_domain_sets_one_object_aside() {
+fn a_domain_sets_four_objects_aside() {
     let mut rig = Rig::new(10, 4000, 4096);
     let actor = rig.actor(Apd::EMPTY);
     let slots = used(&rig, actor, Resource::Slots);
-    for _ in 0..ROUNDS {
-        round(&mut rig, actor, 1);
+    many(&mut rig, actor, 4);
+    assert_eq!(used(&rig, actor, Resource::Slots), slots, "the first four go");
+    many(&mut rig, actor, 6);
+    assert_eq!(used(&rig, actor, Resource::Slots), slots + 4);
+    let mut bases: Vec<u64> = (0..4)
+        .map(|_| rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap().0)
+        .collect();
+    assert_eq!(used(&rig, actor, Resource::Slots), slots + 4, "they are made of those");
+    for &base in &bases {
+        assert!(rig.touch_further(actor.space, base, Access::Write));
     }
-    let bases = [(); 3].map(|()| rig.call(actor, Call::ObjCreate, &[PAGE, 7]).unwrap().0);
-    for base in bases {
-        touched(&mut rig, actor, base, 1);
-        rig.call(actor, Call::ObjDelete, &[base]).unwrap();
-    }
-    assert_eq!(used(&rig, actor, Resource::Slots), slots + 1);
+    bases.dedup_by_key(|base| slot_of(*base));
+    assert_eq!(bases.len(), 4);
     rig.check();
+    rig.ends(actor);
+    rig.check();
+}
+
+/// An object that none of them can be made of gets their slots, however many it needs.
+#[test]
+fn a_larger_object_is_not_refused_for_them() {
+    for all in [6, 20, 64, 68, 69, 200] {
+        let mut rig = Rig::new(12, 4000, 4096);
+        let mut limits = UNLIMITED;
+        limits[Resource::Slots as usize] = all;
+        let actor = rig.actor_in(AccountId::ROOT, limits);
+        let slots = used(&rig, actor, Resource::Slots);
+        many(&mut rig, actor, 4);
+        many(&mut rig, actor, 4);
+        assert_eq!(used(&rig, actor, Resource::Slots), slots + 4);
+        let larger = [(all - slots) * SLOT - PAGE, 0];
+        let made = rig.call(actor, Call::ObjCreate, &larger);
+        assert!(made.is_ok(), "{all} slots: {made:?}");
+        rig.check();
+    }
 }
 
 /// The place in the table is another domain's by now, whose object is set aside there.

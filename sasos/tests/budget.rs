@@ -294,7 +294,7 @@ fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
             if inner_first {
                 order.reverse();
             }
-            let found = order.map(|address| rig.server.object_at(&rig.world, address).is_ok());
+            let found = order.map(|address| rig.server.object_at(&mut rig.world, address).is_ok());
             assert_eq!(found, [false, false], "{inner:#x}, {inner_first}");
             rig.check();
         }
@@ -302,10 +302,10 @@ fn objects_of_a_foreign_disk_that_share_slots_are_refused() {
     let end = row(OBJECTS_END - SLOT, 5 * PAGES_PER_SLOT);
     let mut rig = started_with(&[large.clone(), row(base + 6 * SLOT, 1), end.clone()]);
     for address in [base + 5 * SLOT - PAGE, base + 6 * SLOT] {
-        assert!(rig.server.object_at(&rig.world, address).is_ok());
+        assert!(rig.server.object_at(&mut rig.world, address).is_ok());
     }
     // No row is believed that reaches to where stacks are.
-    assert!(rig.server.object_at(&rig.world, end.base).is_err());
+    assert!(rig.server.object_at(&mut rig.world, end.base).is_err());
     rig.check();
 }
 

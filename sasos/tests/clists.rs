@@ -153,7 +153,7 @@ fn the_domain_of_a_protected_procedure_cannot_change_its_apd() {
     let (clist, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 0]).unwrap();
     rig.write_clist(owner.space, clist, &[], Order::Any);
     let mut apd = Apd::EMPTY;
-    apd.add(rig.server.clist_ref(&rig.world, clist).unwrap()).unwrap();
+    apd.add(rig.server.clist_ref(&mut rig.world, clist).unwrap()).unwrap();
     assert!(apd.sealed().insert(0, apd.slots()[0]).is_err());
     assert!(apd.sealed().delete(0).is_err());
     assert!(apd.sealed().lock(0).is_err());
@@ -192,7 +192,7 @@ fn a_list_that_is_still_on_the_disk_is_waited_for() {
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
     let mut apd = Apd::EMPTY;
-    apd.add(rig.server.clist_ref(&rig.world, clist).unwrap()).unwrap();
+    apd.add(rig.server.clist_ref(&mut rig.world, clist).unwrap()).unwrap();
     let actor = rig.actor(apd);
     assert_eq!(rig.load(actor.space, capability.address), Ok(4711));
     assert_eq!(

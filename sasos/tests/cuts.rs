@@ -11,7 +11,7 @@ use sasos::{Access, Event, protection::apd::Apd};
 /// Pages that one event drops at most.
 const PIECE_PAGES: u64 = 32;
 /// The same where nobody has the object.
-const FORGOTTEN_PAGES: u64 = 80;
+const FORGOTTEN_PAGES: u64 = 104;
 const PAGES: u64 = 12 * PIECE_PAGES;
 const LEFT: u64 = 3;
 const PASSWORD: u64 = 77;

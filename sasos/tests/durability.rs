@@ -641,7 +641,7 @@ fn a_flush_to_a_disk_that_is_only_read_is_an_error() {
     rig.checkpoint().unwrap();
     let (mut rig, _) = rig.crash();
     let (store, report) = Store::mount(&mut rig.world, MountMode::ReadOnly).unwrap();
-    rig.server = sasos::Server::new(store, &report).unwrap();
+    rig.server = sasos::Server::new(&mut rig.world, store, &report).unwrap();
     let actor = rig.holder(base, 9);
     assert_eq!(rig.load(actor.space, base), Ok(5));
     rig.store(actor.space, base, 6).unwrap();

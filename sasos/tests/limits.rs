@@ -409,7 +409,7 @@ fn a_sync_gives_a_part_back_whoever_pays_for_the_pages() {
     (rig, _) = rig.crash();
     let (_, programs) = rig.first_task();
     let writer = rig.actor_in(programs, UNLIMITED);
-    rig.server.object_at(&rig.world, base).unwrap();
+    rig.server.object_at(&mut rig.world, base).unwrap();
     rig.gets(writer, &[base], 9);
     let (source, _) = rig.call(writer, Call::ObjCreate, &[4 * PAGE, 0]).unwrap();
     let begun = rig.server.checkpoint.begun();

@@ -178,12 +178,12 @@ impl Mix {
             rig, players, objects, ..
         } = self;
         players.retain(|player| rig.lives(player.actor));
-        objects.retain(|&base| rig.server.object_at(&rig.world, base).is_ok());
+        objects.retain(|&base| rig.server.object_at(&mut rig.world, base).is_ok());
     }
 
     /// How many pages an object has.
     fn pages(&mut self, base: u64) -> u64 {
-        let found = self.rig.server.object_at(&self.rig.world, base);
+        let found = self.rig.server.object_at(&mut self.rig.world, base);
         found.map_or(1, |id| self.rig.server.objects.get(id).record.pages)
     }
 

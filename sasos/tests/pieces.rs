@@ -227,8 +227,11 @@ fn fill_disk(rig: &mut Rig, used: u64) {
     };
     let mut number = 0;
     while rig.server.store.put_object(record(number)).is_ok() {
-        for (resource, amount) in kept_charges(&record(number)) {
+        // It counts as one of an earlier start.
+        let resting = &mut rig.server.resting[1];
+        for (sum, (resource, amount)) in resting.iter_mut().zip(kept_charges(&record(number))) {
             rig.server.ledger.force(AccountId::ROOT, resource, amount);
+            *sum += amount;
         }
         rig.server.store.reserve(record(number).base, 0).unwrap_or_default();
         number += 1;

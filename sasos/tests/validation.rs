@@ -81,7 +81,7 @@ impl Game {
             apd.add(
                 game.rig
                     .server
-                    .clist_ref(&game.rig.world, game.lists[own].base)
+                    .clist_ref(&mut game.rig.world, game.lists[own].base)
                     .unwrap(),
             )
             .unwrap();

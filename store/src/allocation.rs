@@ -1,10 +1,10 @@
 //! Which blocks are in use, and when a free one may be used again.
 //!
-//! Two bitmaps are resident. `used` is what the generation being built reaches and what its
-//! checkpoint will store. `busy` adds what may not be overwritten yet: a block set free while
+//! Two bits of each block are known. *Used* is what the generation being built reaches and what its
+//! checkpoint will store. *Busy* adds what may not be overwritten yet: a block set free while
 //! generation *g+1* is built is still reached from *g*, and, until *g+2* is durable, *g* is the root
 //! one falls back to (invariant 1). Blocks that journal records name are never anything else but
-//! set free in this way, so they stay pinned too (invariant 5).
+//! set free in this way, so they stay pinned too (invariant 5). The bits stand in [groups], and a group of which no block is busy takes no heap.
 //!
 //! On the disk there are three regions, used in turn by the generations. A region holds index
 //! blocks with the checksums of its bitmap blocks; zero stands for "all free, never written", so
@@ -12,200 +12,46 @@
 
 use crate::breaks::{Breaks, Invariant};
 use crate::containers::List;
-use crate::geometry::{BITMAPS, BITS, Geometry, SUMS};
+use crate::event::NoRoom;
+use crate::geometry::{BITMAPS, BITS, Geometry};
 use crate::heap::{NoHeap, zeroed};
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::ops::Range;
+use bits::{Bits, WORD};
+use groups::{AREA_HEAP, GROUP_HEAP, Groups};
+use young::Young;
 
-/// Bits in a word of a bitmap.
-const WORD: u64 = 64;
+mod bits;
+mod groups;
+mod young;
+
 /// Blocks that are marked free in one piece: some 100 instructions each.
 const RELEASE_PIECE: usize = 32;
-/// Words of a bitmap that are cleared in one piece.
-const SWEEP_PIECE: usize = 1024;
-/// Words in a bitmap block.
-const WORDS: usize = BLOCK / 8;
-
-/// A bitmap over blocks.
-pub(crate) struct Bits(pub(crate) Vec<u64>);
-
-impl Bits {
-    fn new(bits: u64) -> Result<Self, NoHeap> {
-        zeroed(bits.div_ceil(WORD)).map(Self)
-    }
-
-    /// The next set bit from `from` on.
-    fn next(&self, from: usize) -> Option<usize> {
-        let mut at = from / WORD as usize;
-        let mut mask = u64::MAX << (from as u64 % WORD);
-        loop {
-            let word = self.0.get(at)? & mask;
-            if word != 0 {
-                return Some(at * WORD as usize + word.trailing_zeros() as usize);
-            }
-            mask = u64::MAX;
-            at += 1;
-        }
-    }
-
-    pub(crate) fn get(&self, bit: u64) -> bool {
-        self.0
-            .get((bit / WORD) as usize)
-            .is_some_and(|word| word & (1 << (bit % WORD)) != 0)
-    }
-
-    /// Sets or clears a bit; tells whether that changed it.
-    fn put(&mut self, bit: u64, to: u64) -> bool {
-        let Some(word) = self.0.get_mut((bit / WORD) as usize) else {
-            return false;
-        };
-        let before = *word;
-        *word = before & !(1 << (bit % WORD)) | to << (bit % WORD);
-        *word != before
-    }
-}
-
-/// Levels above the bits of the largest disk: each has a bit for a word below that is full.
-const LEVELS: usize = 5;
-
-/// Which words of a bitmap are full, so that a free block is found in some steps however large and full the disk is.
-struct Full([Bits; LEVELS]);
-
-impl Full {
-    fn new(bits: u64) -> Result<Self, NoHeap> {
-        let level = |level| Bits::new(bits.div_ceil(WORD.pow(level)));
-        Ok(Self([level(1)?, level(2)?, level(3)?, level(4)?, level(5)?]))
-    }
-
-    /// Notes what a word of the bitmap is now.
-    fn note(&mut self, mut at: usize, mut word: u64) {
-        for level in &mut self.0 {
-            if !level.put(at as u64, u64::from(word == u64::MAX)) {
-                return;
-            }
-            at /= WORD as usize;
-            word = level.0[at];
-        }
-    }
-
-    /// The first word from there on that is not full, or one past the end.
-    fn next(&self, mut at: usize) -> Option<usize> {
-        let mut level = 0;
-        // Up to where something is not full, and down again.
-        for _ in 0..2 * LEVELS {
-            let &word = self.0.get(level)?.0.get(at / WORD as usize)?;
-            let open = !word & u64::MAX << (at as u64 % WORD);
-            at /= WORD as usize;
-            if open == 0 {
-                (at, level) = (at + 1, level + 1);
-                continue;
-            }
-            at = at * WORD as usize + open.trailing_zeros() as usize;
-            if level == 0 {
-                return Some(at);
-            }
-            (at, level) = (at * WORD as usize, level - 1);
-        }
-        None
-    }
-}
-
-/// Blocks that attempts at the next generation took: nothing durable names them, so those that an attempt which failed
-/// gives up can be used at once. Without this, attempts that fail again and again would fill the disk.
-struct Young {
-    bits: Bits,
-    /// Words that may have bits set.
-    words: Range<usize>,
-    /// Whether the generation is durable that they were taken for: they are young no more, and the bits are yet to be cleared.
-    grown_up: bool,
-}
-
-impl Young {
-    fn new(blocks: u64) -> Result<Self, NoHeap> {
-        Ok(Self {
-            bits: Bits::new(blocks)?,
-            words: 0..0,
-            grown_up: false,
-        })
-    }
-
-    fn insert(&mut self, bit: u64) {
-        while self.sweep_some() {}
-        self.bits.put(bit, 1);
-        let word = (bit / WORD) as usize;
-        self.words = if self.words.is_empty() {
-            word..word + 1
-        } else {
-            self.words.start.min(word)..self.words.end.max(word + 1)
-        };
-    }
-
-    /// Takes a block out; tells whether it was in.
-    fn remove(&mut self, bit: u64) -> bool {
-        !self.grown_up && self.bits.put(bit, 0)
-    }
-
-    fn grow_up(&mut self) {
-        while self.sweep_some() {}
-        self.grown_up = !self.words.is_empty();
-    }
-
-    fn is_sweeping(&self) -> bool {
-        self.grown_up
-    }
-
-    /// Clears some bits of those that have grown up; tells whether there are more.
-    fn sweep_some(&mut self) -> bool {
-        if self.grown_up {
-            let end = self.words.end.min(self.words.start + SWEEP_PIECE);
-            if let Some(words) = self.bits.0.get_mut(self.words.start..end) {
-                words.fill(0);
-            }
-            self.words.start = end;
-            self.grown_up = !self.words.is_empty();
-        }
-        self.grown_up
-    }
-}
 
 /// One on-disk region as it now is, or as we must assume it to be.
 pub(crate) struct Region {
-    /// Checksums of the bitmap blocks, zero for "all free".
-    pub(crate) sums: Vec<u64>,
     /// Checksums of the index blocks.
     pub(crate) index: Vec<u64>,
-    /// Bitmap blocks that differ from `used`.
+    /// Bitmap blocks that differ from what is used.
     stale: Bits,
 }
 
 impl Region {
     fn new(geometry: &Geometry) -> Result<Self, NoHeap> {
         Ok(Self {
-            sums: zeroed(geometry.bitmap_blocks())?,
             index: zeroed(geometry.index_blocks())?,
             stale: Bits::new(geometry.bitmap_blocks())?,
         })
     }
 }
 
-/// Bytes of heap that a disk of so many blocks takes at its mount, unless it cannot be one.
-pub fn heap_for(blocks: u64) -> Option<u64> {
-    Geometry::new(blocks, None)
-        .ok()
-        .map(|geometry| Allocation::heap(&geometry))
-}
-
 /// The allocator.
 pub(crate) struct Allocation {
     geometry: Geometry,
     breaks: Breaks,
-    pub(crate) used: Bits,
-    busy: Bits,
-    full: Full,
-    free: u64,
-    /// The place where the search goes on.
+    groups: Groups,
+    /// The word where the search goes on.
     hint: usize,
     /// Set free while the next generation is being built.
     freed_now: List<u64>,
@@ -224,20 +70,16 @@ pub(crate) struct Allocation {
 impl Allocation {
     /// With every data block free.
     pub(crate) fn new(geometry: Geometry, breaks: Breaks) -> Result<Self, NoHeap> {
-        let blocks = geometry.total - geometry.data_start();
         Ok(Self {
             geometry,
             breaks,
-            used: Bits::new(blocks)?,
-            busy: Bits::new(blocks)?,
-            full: Full::new(blocks)?,
-            free: blocks,
+            groups: Groups::new(geometry.total - geometry.data_start())?,
             hint: 0,
             freed_now: List::default(),
             freed_before: List::default(),
             releasing: List::default(),
             marked: None,
-            young: Young::new(blocks)?,
+            young: Young::default(),
             recent: BTreeSet::new(),
             regions: [
                 Region::new(&geometry)?,
@@ -247,53 +89,76 @@ impl Allocation {
         })
     }
 
-    /// Bytes of heap that the bitmaps of such a store take while it is mounted.
-    pub(crate) fn heap(geometry: &Geometry) -> u64 {
-        // Used, busy, young, and at mount the one of the generation before; which words of it are full.
-        4 * (geometry.total / 8) + geometry.total / 8 / 60 + (BITMAPS as u64 + 1) * 8 * geometry.bitmap_blocks()
+    /// Bytes of heap that the bitmaps of such a store take, where blocks of so many groups are in use.
+    pub(crate) fn heap(geometry: &Geometry, groups: u64) -> u64 {
+        // Of each group: whether it is there, full, closed, and stale in the regions; with levels above. A row of young blocks, and a spare one.
+        let bits = (3 + BITMAPS as u64) * geometry.bitmap_blocks().div_ceil(WORD) * 8 * 65 / 64;
+        let areas = groups.min(geometry.index_blocks()) * AREA_HEAP;
+        bits + 256 * geometry.index_blocks() + areas + groups * GROUP_HEAP + 2 * BLOCK as u64
     }
 
     fn blocks(&self) -> u64 {
         self.geometry.total - self.geometry.data_start()
     }
 
-    /// Takes over what mount read: the bits of the current generation, which are in `used`, and of the previous one, if
-    /// they could be read. `false` if a bit past the end is set.
-    pub(crate) fn load(&mut self, previous: Option<&[u64]>, region: usize) -> bool {
-        let blocks = self.blocks();
-        let past_end = self.used.0.len() as u64 * WORD;
-        if (blocks..past_end).any(|bit| self.used.get(bit)) {
-            return false;
+    /// Takes over a bitmap block of the current generation, and its checksum. `false` if a bit past the end is set.
+    pub(crate) fn load(
+        &mut self,
+        region: usize,
+        group: usize,
+        (bytes, sum): (&[u8; BLOCK], u64),
+    ) -> Result<bool, NoHeap> {
+        let is_sound = self.groups.load(group, words(bytes))?;
+        self.groups.set_sum(region, group, sum);
+        // The content of the other regions is unknown: write all of them but what is free.
+        for other in (0..BITMAPS).filter(|&other| other != region) {
+            let stale = !self.groups.is_unused(group);
+            self.regions[other].stale.put(group as u64, u64::from(stale));
         }
-        self.busy.0.copy_from_slice(&self.used.0);
-        for (at, &word) in previous.into_iter().flatten().enumerate() {
-            let only_before = word & !self.used.0.get(at).copied().unwrap_or(0);
-            for bit in (0..WORD).filter(|bit| only_before & (1 << bit) != 0) {
-                let bit = at as u64 * WORD + bit;
-                if bit < blocks && self.set_busy(bit, 1) {
+        Ok(is_sound)
+    }
+
+    /// Holds what a bitmap block of the generation before names and the current one does not.
+    pub(crate) fn load_before(&mut self, group: usize, bytes: &[u8; BLOCK]) -> Result<(), NoHeap> {
+        for (at, word) in words(bytes).enumerate() {
+            let used = self.groups.used_words(group).get(at).copied().unwrap_or(0);
+            let mut only_before = word & !used;
+            if only_before != 0 {
+                self.groups.open(group)?;
+            }
+            while only_before != 0 {
+                let bit = group as u64 * BITS + at as u64 * WORD + u64::from(only_before.trailing_zeros());
+                only_before &= only_before - 1;
+                if bit < self.blocks() && self.groups.put_busy(bit, true) {
                     hold(&mut self.freed_before, self.geometry.data_start() + bit);
                 }
             }
         }
-        let mut busy = 0;
-        for (at, &word) in self.busy.0.iter().enumerate() {
-            busy += u64::from(word.count_ones());
-            self.full.note(at, word);
-        }
-        self.free = blocks - busy;
-        // The content of the other regions is unknown: write all of them but what is free.
-        for other in (0..BITMAPS).filter(|&other| other != region) {
-            for block in 0..self.geometry.bitmap_blocks() {
-                let stale = !self.is_free(block as usize);
-                self.regions[other].stale.put(block, u64::from(stale));
-            }
-        }
-        true
+        Ok(())
     }
 
     /// Blocks that may be allocated.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.free + self.releasing.len() as u64
+        self.groups.free() + self.groups.absent() + self.releasing.len() as u64
+    }
+
+    /// Sees to it that so many blocks can be had, those that were promised before among them: they are free, and none of them needs more heap. Opens
+    /// groups for that, one for each 32,768 blocks.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub(crate) fn promise(&mut self, blocks: u64) -> Result<(), NoRoom> {
+        while self.groups.free() + (self.releasing.len() as u64) < blocks {
+            if self.free_blocks() < blocks {
+                return Err(NoRoom::Disk);
+            }
+            let from = self.hint / groups::WORDS;
+            let absent = self.groups.next_absent(from).or_else(|| self.groups.next_absent(0));
+            self.groups
+                .open(absent.ok_or(NoRoom::Disk)?)
+                .map_err(|NoHeap| NoRoom::Memory)?;
+        }
+        Ok(())
     }
 
     /// Blocks set free and not yet usable.
@@ -301,12 +166,19 @@ impl Allocation {
         (self.freed_now.len() + self.freed_before.len()) as u64
     }
 
-    fn mark(&mut self, bit: u64, to: u64) {
-        if self.used.put(bit, to) {
-            let block = (bit / BITS) as usize;
-            if self.marked == Some(block) {
-                return;
-            }
+    /// Says whether a block is used; tells whether that changed it.
+    fn mark(&mut self, bit: u64, to: bool) -> bool {
+        let changed = self.groups.put_used(bit, to);
+        if changed {
+            self.marked(bit);
+        }
+        changed
+    }
+
+    /// Notes that the bit of a block has changed: each region of the disk has an old bitmap block for it now.
+    fn marked(&mut self, bit: u64) {
+        let block = (bit / BITS) as usize;
+        if self.marked != Some(block) {
             self.marked = Some(block);
             for region in &mut self.regions {
                 region.stale.put(block as u64, 1);
@@ -314,42 +186,41 @@ impl Allocation {
         }
     }
 
-    /// Says whether a block may not be overwritten; tells whether that changed it.
-    fn set_busy(&mut self, bit: u64, to: u64) -> bool {
-        let changed = self.busy.put(bit, to);
-        if changed {
-            let at = (bit / WORD) as usize;
-            self.full.note(at, self.busy.0[at]);
-        }
-        changed
-    }
-
     /// A block that nothing durable reaches.
     pub(crate) fn alloc(&mut self) -> Option<u64> {
-        if self.free == 0 {
-            self.release_some();
+        if self.groups.free() + self.groups.absent() == 0 {
+            self.release_some(u64::MAX);
         }
-        let bit = self.free_from(self.hint).or_else(|| self.free_from(0))?;
-        self.hint = (bit / WORD) as usize;
-        self.take(bit);
-        Some(self.geometry.data_start() + bit)
+        let taken = match self.groups.take_in(self.hint) {
+            Some(taken) => taken,
+            None => self.take_next()?,
+        };
+        self.hint = (taken.0 / WORD) as usize;
+        Some(self.taken(taken))
     }
 
-    /// The first free block from a word on.
-    fn free_from(&self, at: usize) -> Option<u64> {
-        let at = self.full.next(at)?;
-        let word = self.busy.0.get(at)?;
-        Some(at as u64 * WORD + u64::from(word.trailing_ones())).filter(|&bit| bit < self.blocks())
+    /// Takes the next free block, or without heap for its group one for which none is needed.
+    fn take_next(&mut self) -> Option<(u64, bool)> {
+        let mut bit = self.groups.next_free(self.hint)?;
+        if let Err(NoHeap) = self.groups.open((bit / BITS) as usize) {
+            if self.groups.free() == 0 {
+                self.release_some(u64::MAX);
+            }
+            bit = self.groups.next_free_there(self.hint)?;
+        }
+        Some(self.groups.take(bit))
     }
 
-    fn take(&mut self, bit: u64) {
-        self.mark(bit, 1);
-        if self.set_busy(bit, 1) {
-            self.free -= 1;
+    /// A block was taken, which may have been used.
+    fn taken(&mut self, (bit, is_new): (u64, bool)) -> u64 {
+        if is_new {
+            self.marked(bit);
         }
+        let block = self.geometry.data_start() + bit;
         if !self.breaks.keeps(Invariant::Pins) {
-            self.recent.insert(self.geometry.data_start() + bit);
+            self.recent.insert(block);
         }
+        block
     }
 
     /// A block for a checkpoint: as long as it is not committed, nothing durable names it.
@@ -366,15 +237,23 @@ impl Allocation {
 
     /// Whether it is a block that something of the generation being built reaches.
     pub(crate) fn is_used(&self, block: u64) -> bool {
-        self.geometry.is_data(block) && self.used.get(block - self.geometry.data_start())
+        self.geometry.is_data(block) && self.groups.is_used(block - self.geometry.data_start())
     }
 
     /// Takes the unused block that a replayed record names.
-    pub(crate) fn claim(&mut self, block: u64) {
+    pub(crate) fn claim(&mut self, block: u64) -> Result<(), NoHeap> {
         if self.is_unused(block) {
-            self.take(block - self.geometry.data_start());
-            self.freed_before.remove(&block);
+            let bit = block - self.geometry.data_start();
+            self.groups.open((bit / BITS) as usize)?;
+            let is_held = self.groups.is_busy(bit);
+            let taken = self.groups.take(bit);
+            self.taken(taken);
+            // There may be very many that are held, and no store names one in a record.
+            if is_held {
+                self.freed_before.remove(&block);
+            }
         }
+        Ok(())
     }
 
     /// The block is no longer reached from the generation being built.
@@ -382,11 +261,11 @@ impl Allocation {
         if !self.geometry.is_data(block) {
             return;
         }
+        let bit = block - self.geometry.data_start();
         let unpinned = !self.breaks.keeps(Invariant::Pins) && self.recent.contains(&block);
-        if self.young.remove(block - self.geometry.data_start()) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
+        if self.young.remove(bit) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
             self.release(block);
-        } else if self.used.get(block - self.geometry.data_start()) {
-            self.mark(block - self.geometry.data_start(), 0);
+        } else if self.mark(bit, false) {
             hold(&mut self.freed_now, block);
         }
     }
@@ -395,20 +274,17 @@ impl Allocation {
     pub(crate) fn release(&mut self, block: u64) {
         let bit = block - self.geometry.data_start();
         self.young.remove(bit);
-        self.mark(bit, 0);
-        if self.set_busy(bit, 0) {
-            self.free += 1;
-        }
+        self.mark(bit, false);
+        self.groups.put_busy(bit, false);
         self.hint = self.hint.min((bit / WORD) as usize);
     }
 
-    /// A checkpoint failed after it may have written to a region: all of it is to be written again.
+    /// A checkpoint failed after it may have written to a region: all of it is to be written again. (Absent groups of which it has something are
+    /// known to be.)
     pub(crate) fn restale(&mut self, region: usize) {
-        let stale = &mut self.regions[region].stale.0;
-        stale.fill(u64::MAX);
-        let past_end = self.geometry.bitmap_blocks() % WORD;
-        if let Some(last) = stale.last_mut().filter(|_| past_end > 0) {
-            *last = u64::MAX >> (WORD - past_end);
+        let there = self.groups.all_there();
+        for (word, there) in self.regions[region].stale.0.iter_mut().zip(there) {
+            *word |= there;
         }
     }
 
@@ -425,7 +301,7 @@ impl Allocation {
     /// The generation being built is durable.
     pub(crate) fn commit(&mut self, region: usize) {
         // Nothing, where a checkpoint has waited for it.
-        while self.release_some() {}
+        while self.release_some(u64::MAX) {}
         self.regions[region].stale.0.fill(0);
         self.marked = None;
         self.young.grow_up();
@@ -438,13 +314,22 @@ impl Allocation {
         !self.releasing.is_empty() || self.young.is_sweeping()
     }
 
-    /// Marks some blocks free that nothing needs any more; tells whether there were any.
-    pub(crate) fn release_some(&mut self) -> bool {
+    /// Marks some blocks free that nothing needs any more; tells whether there are more. Where this leaves a group without busy blocks, its heap comes
+    /// back if a group's free blocks remain beside those that are promised, `promised` in all.
+    pub(crate) fn release_some(&mut self, promised: u64) -> bool {
         self.young.sweep_some();
         for _ in 0..RELEASE_PIECE {
             let Some(block) = self.releasing.pop() else { break };
-            if self.set_busy(block - self.geometry.data_start(), 0) {
-                self.free += 1;
+            let bit = block - self.geometry.data_start();
+            if self.groups.clear_busy(bit) {
+                continue;
+            }
+            let group = (bit / BITS) as usize;
+            let left = self.groups.free().saturating_sub(self.groups.size(group));
+            if left >= promised.saturating_add(BITS) {
+                self.groups.close(group);
+                // One for each piece: what a piece may cost has a bound.
+                break;
             }
         }
         self.is_releasing()
@@ -452,30 +337,37 @@ impl Allocation {
 
     /// Whether all of a bitmap block is free.
     pub(crate) fn is_free(&self, block: usize) -> bool {
-        self.words(block).iter().all(|&word| word == 0)
+        self.groups.is_unused(block)
     }
 
-    fn words(&self, block: usize) -> &[u64] {
-        let start = (block * WORDS).min(self.used.0.len());
-        let end = (start + WORDS).min(self.used.0.len());
-        &self.used.0[start..end]
+    /// The words of a bitmap block, none if all of it is free.
+    pub(crate) fn used_words(&self, block: usize) -> &[u64] {
+        self.groups.used_words(block)
+    }
+
+    /// Bitmap blocks.
+    pub(crate) fn bitmap_blocks(&self) -> usize {
+        self.blocks().div_ceil(BITS) as usize
     }
 
     /// Fills `out` with a bitmap block.
     pub(crate) fn encode(&self, block: usize, out: &mut [u8; BLOCK]) {
-        out.fill(0);
-        for (place, word) in out.chunks_exact_mut(8).zip(self.words(block)) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+        fill(out, self.groups.used_words(block));
+    }
+
+    /// Notes the checksum that a bitmap block has in a region.
+    pub(crate) fn set_sum(&mut self, region: usize, block: usize, sum: u64) {
+        self.groups.set_sum(region, block, sum);
+    }
+
+    /// Whether an index block of a region has no checksum but zero.
+    pub(crate) fn is_index_free(&self, region: usize, block: usize) -> bool {
+        self.groups.sums(region, block).iter().all(|&sum| sum == 0)
     }
 
     /// Fills `out` with an index block.
     pub(crate) fn encode_index(&self, region: usize, block: usize, out: &mut [u8; BLOCK]) {
-        out.fill(0);
-        let sums = self.regions[region].sums.iter().skip(block * SUMS as usize);
-        for (place, sum) in out.chunks_exact_mut(8).zip(sums) {
-            place.copy_from_slice(&sum.to_le_bytes());
-        }
+        fill(out, self.groups.sums(region, block));
     }
 
     /// The next bitmap block from `from` on that a region lacks.
@@ -489,117 +381,30 @@ fn hold(list: &mut List<u64>, block: u64) {
     let _ = list.push(block);
 }
 
+/// The words of a bitmap block.
+fn words(bytes: &[u8; BLOCK]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+/// Fills `out` with words, and with zeroes behind them.
+fn fill(out: &mut [u8; BLOCK], words: &[u64]) {
+    let (places, _) = out.as_chunks_mut();
+    let (filled, rest) = places.split_at_mut(words.len().min(places.len()));
+    for (place, word) in filled.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    rest.fill([0; 8]);
+}
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_freed_block_comes_back_after_two_commits() {
-        let geometry = Geometry::new(200, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
-        let all = allocation.free_blocks();
-        let block = allocation.alloc().unwrap();
-        allocation.commit(1);
-        allocation.free(block);
-        assert_eq!(allocation.free_blocks(), all - 1);
-        allocation.commit(2);
-        assert_eq!(allocation.free_blocks(), all - 1);
-        allocation.commit(0);
-        assert_eq!(allocation.free_blocks(), all);
-        assert!(!allocation.release_some());
-        assert_eq!(allocation.alloc(), Some(block));
-    }
-
-    #[test]
-    fn every_block_can_be_allocated_once() {
-        let geometry = Geometry::new(300, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
-        let all = allocation.free_blocks();
-        let blocks: BTreeSet<u64> = core::iter::from_fn(|| allocation.alloc()).collect();
-        assert_eq!(blocks.len() as u64, all);
-        assert!(blocks.iter().all(|&block| geometry.is_data(block)));
-        assert_eq!(allocation.free_blocks(), 0);
-    }
-
-    /// On a large disk that is full but for one block, that one is found at once wherever it is.
-    #[test]
-    fn the_last_free_block_is_found_wherever_it_is() {
-        let geometry = Geometry::new(1 << 26, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
-        let blocks = allocation.blocks();
-        allocation.used.0.fill(u64::MAX);
-        let past_end = blocks % WORD;
-        assert!(past_end > 0);
-        *allocation.used.0.last_mut().unwrap() = u64::MAX >> (WORD - past_end);
-        assert!(allocation.load(None, 0));
-        assert_eq!((allocation.free_blocks(), allocation.alloc()), (0, None));
-        for round in 0..2000_u64 {
-            let bit = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks;
-            allocation.release(geometry.data_start() + bit);
-            // The search begins behind it, too.
-            allocation.hint = (round * 77_777_777 % (blocks / WORD)) as usize;
-            assert_eq!(allocation.alloc(), Some(geometry.data_start() + bit));
-            assert_eq!(allocation.alloc(), None);
-        }
-    }
-
-    #[test]
-    fn a_replayed_record_takes_unused_blocks_and_no_others() {
-        let geometry = Geometry::new(300, None).unwrap();
-        let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
-        let all = allocation.free_blocks();
-        let block = allocation.alloc().unwrap();
-        let unused = geometry.total - 1;
-        let outside = [
-            0,
-            1,
-            geometry.data_start() - 1,
-            geometry.total,
-            geometry.total + 64,
-            u64::MAX,
-        ];
-        for (other, is_unused) in outside
-            .map(|block| (block, false))
-            .into_iter()
-            .chain([(block, false), (unused, true)])
-        {
-            assert_eq!(allocation.is_unused(other), is_unused, "{other}");
-            allocation.claim(other);
-        }
-        assert!(!allocation.is_unused(unused));
-        assert_eq!(allocation.free_blocks(), all - 2);
-
-        // A block that is set free is unused again, though its content must stay for now.
-        allocation.free(block);
-        assert!(allocation.is_unused(block));
-        assert_eq!((allocation.free_blocks(), allocation.held_blocks()), (all - 2, 1));
-    }
-
-    /// Blocks that a read under way may need, more than one piece keeps, are free a generation later than others.
-    #[test]
-    fn blocks_that_are_kept_for_reads_are_free_a_generation_later() {
-        let commit = |allocation: &mut Allocation| {
-            allocation.commit(0);
-            while allocation.release_some() {}
-        };
-        for keeps in [false, true] {
-            let geometry = Geometry::new(4000, None).expect("a layout");
-            let mut allocation = Allocation::new(geometry, Breaks::NONE).expect("heap");
-            let (all, many) = (allocation.free_blocks(), RELEASE_PIECE as u64 + 8);
-            let blocks: Vec<u64> = (0..many).map(|_| allocation.alloc().expect("room")).collect();
-            commit(&mut allocation);
-            for &block in &blocks {
-                allocation.free(block);
-            }
-            commit(&mut allocation);
-            if keeps {
-                assert!(allocation.keep_some(), "more than one piece");
-                assert!(!allocation.keep_some());
-            }
-            commit(&mut allocation);
-            assert_eq!(allocation.free_blocks(), if keeps { all - many } else { all });
-            commit(&mut allocation);
-            assert_eq!(allocation.free_blocks(), all);
-        }
+impl Allocation {
+    /// Says the contrary of whether a block is used.
+    pub(crate) fn flip(&mut self, block: u64) {
+        let bit = block - self.geometry.data_start();
+        self.groups.open((bit / BITS) as usize).expect("heap");
+        self.groups.put_used(bit, !self.groups.is_used(bit));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -477,7 +477,12 @@ impl Checkpoint {
         let region = region_of(store.generation + 1);
         while let Some(block) = store.allocation.next_stale(region, self.bitmap) {
             let mut sum = 0;
-            if !store.allocation.is_free(block) {
+            if store.allocation.is_free(block) {
+                if !store.may_go_on(COST_LISTED) {
+                    return Ok(Step::Waiting);
+                }
+                store.spend(COST_LISTED);
+            } else {
                 let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
@@ -486,7 +491,7 @@ impl Checkpoint {
                 sum = store.checksums.of(at, world.bytes(frame));
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
             }
-            store.allocation.regions[region].sums[block] = sum;
+            store.allocation.set_sum(region, block, sum);
             self.bitmap = block + 1;
         }
         Ok(Step::Complete)
@@ -497,11 +502,8 @@ impl Checkpoint {
         // Nothing changes the bitmap any more, so the index blocks to be written are those above what it lacked.
         while let Some(block) = store.allocation.next_stale(region, self.index * SUMS as usize) {
             let block = block / SUMS as usize;
-            let first = block * SUMS as usize;
-            let sums = &store.allocation.regions[region].sums;
-            let free = sums.iter().skip(first).take(SUMS as usize).all(|&sum| sum == 0);
             let mut sum = 0;
-            if !free {
+            if !store.allocation.is_index_free(region, block) {
                 let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
@@ -532,6 +534,8 @@ impl Checkpoint {
             nonce: store.nonce,
             key: store.checksums.key(),
             of_version_1: store.checksums.of_version_1,
+            leaves_are_told: true,
+            totals: store.table.totals(),
             writing: 0,
             geometry: store.geometry,
             address_bits: store.address_bits,
@@ -615,6 +619,7 @@ impl Checkpoint {
             return;
         }
         store.generation += 1;
+        store.unnoted = store.unnoted.filter(|&before| before >= self.number);
         store.allocation.commit(region_of(store.generation));
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);

@@ -66,12 +66,14 @@ pub(crate) struct Checksums {
     key: Key,
     /// As many secret words as a block has.
     words: Vec<u64>,
+    /// The sums of products that a block of zeroes has from each pair of words on.
+    of_zeroes: Vec<u128>,
     /// Whether there may be blocks that bear the checksum of version 1 of the format, which is that of superblocks.
     pub(crate) of_version_1: bool,
 }
 
 impl Checksums {
-    /// Those of an image. They take a page of heap.
+    /// Those of an image. They take two pages of heap.
     ///
     /// # Errors
     /// [`NoHeap`].
@@ -80,9 +82,20 @@ impl Checksums {
         for place in 0..WORDS as u64 {
             push_reserved(&mut words, key.derive(b"block", &[place]));
         }
+        let pairs = words.as_chunks::<2>().0;
+        let mut of_zeroes: Vec<u128> = with_room(pairs.len())?;
+        for [one, other] in pairs {
+            push_reserved(&mut of_zeroes, u128::from(*one) * u128::from(*other));
+        }
+        let mut behind = 0_u128;
+        for sum in of_zeroes.iter_mut().rev() {
+            behind = behind.wrapping_add(*sum);
+            *sum = behind;
+        }
         Ok(Self {
             key,
             words,
+            of_zeroes,
             of_version_1,
         })
     }
@@ -95,7 +108,7 @@ impl Checksums {
     /// The checksum of `bytes` at `block`; never zero.
     pub(crate) fn of(&self, block: u64, bytes: &[u8]) -> u64 {
         let mut sum = self.sum();
-        bytes.chunks(BLOCK).for_each(|piece| sum.add(self, piece));
+        bytes.chunks(BLOCK).for_each(|piece| sum.add(self, piece, piece.len()));
         sum.finish(block)
     }
 
@@ -124,19 +137,35 @@ impl Checksums {
         });
         u128::from(high) << 64 | u128::from(low)
     }
+
+    /// The same of bytes of which those from some place on are zeroes: in the time that the others take.
+    fn products_to(&self, bytes: &[u8], zeroes_from: usize) -> u128 {
+        let (from, end) = (zeroes_from.div_ceil(16), bytes.len() / 16);
+        if from >= end {
+            return self.products(bytes);
+        }
+        let from_on = |pair: usize| self.of_zeroes.get(pair).copied().unwrap_or(0);
+        let of_zeroes = from_on(from).wrapping_sub(from_on(end));
+        self.products(&bytes[..16 * from]).wrapping_add(of_zeroes)
+    }
 }
 
 /// A checksum in the making.
 pub(crate) struct Sum(SipHasher13);
 
 impl Sum {
-    /// Adds bytes: pairs of words, not more than a block has.
-    pub(crate) fn add(&mut self, checksums: &Checksums, bytes: &[u8]) {
+    /// Adds bytes: pairs of words, not more than a block has. Those from `zeroes_from` on are zeroes.
+    pub(crate) fn add(&mut self, checksums: &Checksums, bytes: &[u8], zeroes_from: usize) {
         debug_assert!(
             bytes.len() <= BLOCK && bytes.len().is_multiple_of(16),
             "whole pairs of one block"
         );
-        self.0.write(&checksums.products(bytes).to_le_bytes());
+        debug_assert!(
+            bytes.iter().skip(zeroes_from).all(|&byte| byte == 0),
+            "zeroes from {zeroes_from} on"
+        );
+        let products = checksums.products_to(bytes, zeroes_from);
+        self.0.write(&products.to_le_bytes());
     }
 
     /// The checksum of all that was added, at `block`.
@@ -186,7 +215,30 @@ mod tests {
         let checksums = checksums(false);
         let bytes: Vec<u8> = (0..3 * BLOCK).map(|at| at as u8).collect();
         let mut sum = checksums.sum();
-        bytes.chunks(BLOCK).for_each(|piece| sum.add(&checksums, piece));
+        bytes
+            .chunks(BLOCK)
+            .for_each(|piece| sum.add(&checksums, piece, piece.len()));
         assert_eq!(sum.finish(7), checksums.of(7, &bytes));
+    }
+
+    #[test]
+    fn zeroes_that_are_not_looked_at_count_as_others() {
+        let checksums = checksums(false);
+        for (length, used) in [
+            (BLOCK, 0),
+            (BLOCK, 1),
+            (BLOCK, 200),
+            (BLOCK, 4095),
+            (BLOCK, BLOCK),
+            (64, 16),
+            (4080, 17),
+            (16, 0),
+        ] {
+            let mut bytes = [0; BLOCK];
+            bytes[..used].fill(7);
+            let mut sum = checksums.sum();
+            sum.add(&checksums, &bytes[..length], used);
+            assert_eq!(sum.finish(9), checksums.of(9, &bytes[..length]), "{used} of {length}");
+        }
     }
 }

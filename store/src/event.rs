@@ -80,6 +80,19 @@ pub enum BadPage {
     Memory,
     /// The object was deleted meanwhile.
     Gone,
+    /// It was read ahead, together with others, and that failed. Nothing is known of the page itself: a read of it alone tells.
+    Ahead,
+}
+
+/// Why rows of the object table could not be read.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum BadRows {
+    /// Their leaf does not have the checksum that its parent states, or does not make sense: the objects in it cannot be reached.
+    Rotten,
+    /// The disk reported an error; try again.
+    Disk,
+    /// No frame or no heap could be had; try again.
+    Memory,
 }
 
 /// The outcome of something that was begun.
@@ -104,6 +117,11 @@ pub enum Event {
         page: u64,
         /// Why.
         reason: BadPage,
+    },
+    /// Rows were read, or could not be: those who [wait](crate::Store::read_rows) for them look again.
+    RowsRead {
+        /// The number by which they wait.
+        key: u64,
     },
     /// The store no longer looks at the frame of this dirty page: it may be written to again. Its
     /// contents must stay in memory until the `…Done` of the same checkpoint or sync, for after a
@@ -256,6 +274,17 @@ pub enum PutError {
     DiskFull,
     /// No heap for it.
     Memory,
+    /// A leaf of the table that it needs is not in memory: [`Store::find_near`](crate::Store::find_near) tells which.
+    Absent,
+}
+
+/// Leaves of the object table that are in memory.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Leaves {
+    /// All of them, from the mount on.
+    All,
+    /// Those that are needed, and so many others at most. An object whose pages or row are used must be [held](crate::Store::hold).
+    AsNeeded(usize),
 }
 
 /// How to mount.

@@ -9,6 +9,7 @@ use crate::event::{FormatError, FormatOptions};
 use crate::geometry::Geometry;
 use crate::heap::zeroed;
 use crate::store::Store;
+use crate::sums::Totals;
 use crate::superblock::{Place, Superblock};
 use crate::world::{DiskError, Frame, Operation, World};
 
@@ -33,6 +34,8 @@ impl Store {
                 high: world.next_u64(),
             },
             of_version_1: false,
+            leaves_are_told: true,
+            totals: Totals::default(),
             writing: 0,
             geometry,
             address_bits: options.address_bits,

@@ -24,8 +24,12 @@ const JOBS_MAX: usize = WRITES_MAX + RECORD_BLOCKS as usize + 4;
 pub(crate) enum Purpose {
     /// To read a page; the number of the read.
     Page(u64),
+    /// To read a page and some behind it; the number of the read.
+    Run(u64),
     /// To read a map node.
     Node(MapKey),
+    /// To read a leaf of the table, or a body of one of its rows; the number of the leaf.
+    Leaf(u32),
     /// To write a page of the running checkpoint; its place in the list.
     Write(usize),
     /// To write a block from a frame of ours, which is then free.
@@ -117,20 +121,43 @@ impl Io {
             Operation::Write => self.writes += 1,
             Operation::Flush => self.flushes += 1,
         }
-        while self.under_way.has(self.next_tag) {
-            self.next_tag = self.next_tag.wrapping_add(1);
-        }
         let request = Request {
-            tag: self.next_tag,
+            tag: self.free_tag(),
             operation,
             block,
             frame,
         };
-        let noted = self.under_way.insert(request.tag, purpose);
-        debug_assert!(noted.is_ok(), "room was made");
-        self.next_tag = self.next_tag.wrapping_add(1);
+        self.note(request.tag, purpose);
         self.waiting.push_reserved(request);
         self.pump(world);
+    }
+
+    /// A tag that no request under way has.
+    fn free_tag(&mut self) -> u32 {
+        while self.under_way.has(self.next_tag) {
+            self.next_tag = self.next_tag.wrapping_add(1);
+        }
+        self.next_tag
+    }
+
+    fn note(&mut self, tag: u32, purpose: Purpose) {
+        let noted = self.under_way.insert(tag, purpose);
+        debug_assert!(noted.is_ok(), "room was made");
+        self.next_tag = tag.wrapping_add(1);
+    }
+
+    /// Sends one request for neighbouring blocks, if the disk takes it at once; tells whether it did. There must be [room](Io::expect) for it here.
+    pub(crate) fn read_run(&mut self, world: &mut impl World, first: u64, frames: &[Frame], purpose: Purpose) -> bool {
+        if self.waiting.first().is_some() {
+            return false;
+        }
+        let tag = self.free_tag();
+        if world.read_run(tag, first, frames).is_err() {
+            return false;
+        }
+        self.note(tag, purpose);
+        self.reads += frames.len() as u64;
+        true
     }
 
     /// Sends what waits.

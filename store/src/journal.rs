@@ -53,6 +53,14 @@ pub(crate) enum Item {
 }
 
 impl Item {
+    /// The base of the object that it changes.
+    pub(crate) fn base(&self) -> u64 {
+        match *self {
+            Self::Put(ref record) => record.base,
+            Self::Delete(base) | Self::Zero { base, .. } | Self::Limit { base, .. } | Self::Page { base, .. } => base,
+        }
+    }
+
     /// Bytes in the record.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -226,7 +234,8 @@ impl Draft {
             self.close();
         }
         let end = (self.summed + BLOCK).min(self.bytes.len());
-        self.sum.add(checksums, &self.bytes[self.summed..end]);
+        let items_end = self.end.saturating_sub(self.summed);
+        self.sum.add(checksums, &self.bytes[self.summed..end], items_end);
         self.summed = end;
         (end == self.bytes.len()).then(|| {
             let checksum = self.sum.finish(block);

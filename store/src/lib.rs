@@ -29,14 +29,17 @@ mod heap;
 
 mod copies;
 mod geometry;
+mod sums;
 mod superblock;
 
 mod allocation;
+mod bitmaps;
 mod space;
 
 mod record;
 mod table;
 mod table_format;
+mod table_loading;
 
 mod map;
 mod pending;
@@ -52,6 +55,7 @@ mod handover;
 mod loading;
 mod objects;
 mod pages;
+mod rows;
 
 mod settle;
 
@@ -70,21 +74,22 @@ mod verify;
 #[path = "../tests/plain/mod.rs"]
 mod plain;
 
-pub use allocation::heap_for;
 #[cfg(any(test, feature = "break-invariants"))]
 pub use breaks::{Breaks, Invariant};
 pub use budget::Budget;
 pub use event::{
-    BadPage, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, MountError, MountMode,
-    MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure, Tail, TailReason,
-    Ticket,
+    BadPage, BadRows, CheckpointKind, DeleteError, DirtyPage, Event, Failure, FormatError, FormatOptions, Leaves,
+    MountError, MountMode, MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure,
+    Tail, TailReason, Ticket,
 };
 pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
-pub use loss::{Loss, Remedy, memory_for};
+pub use loss::Loss;
 pub use map::{FANOUT, Look, levels_for};
 pub use objects::Objects;
-pub use record::{ObjectRecord, PdxList, PdxRecord};
+pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
 pub use store::Store;
-pub use table::ROW_HEAP_BYTES;
+pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
+pub use table::{Absent, ROW_HEAP_BYTES};
+pub use table_loading::Seen;
 pub use verify::{Finding, Verification};
 pub use world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request, World};

@@ -43,7 +43,7 @@ impl Store {
 
     /// Blocks that are being read, or will be.
     pub(crate) fn reads(&self) -> usize {
-        self.loads.count() + self.page_reads.count()
+        self.loads.count() + self.leaf_reads.count() + self.page_reads.count()
     }
 
     /// Finds heap for one more block to be read.
@@ -123,7 +123,7 @@ impl Store {
         match self.load(world, missing) {
             Ok(()) => Ok(()),
             Err(BadPage::Memory) => Err(Failure::Memory),
-            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone) => {
+            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone | BadPage::Ahead) => {
                 let MapKey { base, level, .. } = missing.key;
                 let first = first_page(missing.key);
                 let end = first.saturating_add(reach(level));

@@ -202,6 +202,16 @@ impl Maps {
         self.dirty.count()
     }
 
+    /// Whether the next checkpoint must write nodes of an object.
+    pub(crate) fn is_dirty(&self, base: u64) -> bool {
+        let first = MapKey {
+            base,
+            level: 0,
+            index: 0,
+        };
+        self.dirty.from(first).is_some_and(|(key, ())| key.base == base)
+    }
+
     /// The next dirty node behind this one. All of them in turn are children before parents, also where writing a child makes
     /// its parent dirty.
     pub(crate) fn next_dirty(&self, behind: Option<MapKey>) -> Option<MapKey> {
@@ -360,6 +370,27 @@ impl Maps {
         } else {
             Walk::Entry(entry)
         }
+    }
+
+    /// The entries of the pages right behind `page` that stand in the same node, if that is in memory and is the last one of its path.
+    pub(crate) fn entries_behind<'a, P: Pages>(
+        &self,
+        pages: &'a P,
+        base: u64,
+        root: &MapRoot,
+        page: u64,
+    ) -> impl Iterator<Item = Entry> + use<'a, P> {
+        let key = MapKey {
+            base,
+            level: 1,
+            index: index_at(page, 1),
+        };
+        let frame = self.nodes.get(key).filter(|_| page < reach(root.levels));
+        let bytes = frame.map(|frame| pages.bytes(frame));
+        let slots = page % FANOUT + 1..FANOUT;
+        bytes
+            .into_iter()
+            .flat_map(move |bytes| slots.clone().map(move |slot| entry_in(bytes, slot)))
     }
 
     /// Grows the tree until it reaches `page`; `false` if there is no frame for a node. To be done

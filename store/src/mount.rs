@@ -4,25 +4,22 @@
 //! a new generation before it accepts a sync (invariant 6): the journal that was replayed is not
 //! written to again, and the discarded end of it can never come back to life.
 
-use crate::allocation::Allocation;
-use crate::blocking::{read_blocks, read_checked};
+use crate::bitmaps::load_bitmaps;
+use crate::blocking::read_blocks;
 use crate::breaks::{Breaks, Invariant};
 use crate::checksum::Checksums;
-use crate::containers::{copied, push, push_reserved, reserve};
+use crate::containers::{copied, push_reserved};
 use crate::copies::COPIES;
-use crate::event::{CheckpointKind, Event, MountError, MountMode, MountReport, Structure};
-use crate::geometry::{Geometry, region_of};
-use crate::heap::{NoHeap, with_room, zeroed};
+use crate::event::{CheckpointKind, Event, Leaves, MountError, MountMode, MountReport, Structure};
+use crate::geometry::Geometry;
+use crate::heap::with_room;
 use crate::io::Io;
 use crate::store::{OnDamage, Parts, Store};
-use crate::superblock::{Place, Superblock, Unfit};
-use crate::table::{Body, NodeId, Row, Table};
-use crate::table_format::{Decoded, decode};
-use crate::world::{BLOCK, World};
+use crate::superblock::{Superblock, Unfit};
+use crate::table::Sizes;
+use crate::table_loading::load_table;
+use crate::world::World;
 use alloc::vec::Vec;
-
-/// More levels than any table has.
-const HEIGHT_MAX: usize = 12;
 
 /// The superblocks of a disk.
 struct Superblocks {
@@ -45,7 +42,33 @@ impl Store {
     /// [`MountError::Disk`] may come after the first writes of a recovery, to free blocks and to copies of
     /// superblocks that could not be read, which leave the state as it was.
     pub fn mount(world: &mut impl World, mode: MountMode) -> Result<(Self, MountReport), MountError> {
-        Self::mount_with(world, mode, Breaks::NONE)
+        Self::mount_with(world, mode, Leaves::All, (Breaks::NONE, Sizes::FULL))
+    }
+
+    /// The same, with the leaves of the object table in memory that are needed.
+    ///
+    /// # Errors
+    /// As [`Store::mount`].
+    pub fn mount_in_parts(
+        world: &mut impl World,
+        mode: MountMode,
+        leaves: Leaves,
+    ) -> Result<(Self, MountReport), MountError> {
+        Self::mount_with(world, mode, leaves, (Breaks::NONE, Sizes::FULL))
+    }
+
+    /// The same with nodes that have less room, for tests: so many bytes for the rows of a leaf, and so many children.
+    ///
+    /// # Errors
+    /// As [`Store::mount`].
+    #[cfg(any(test, feature = "break-invariants"))]
+    pub fn mount_with_small_nodes(
+        world: &mut impl World,
+        mode: MountMode,
+        leaves: Leaves,
+        (leaf, inner): (usize, usize),
+    ) -> Result<(Self, MountReport), MountError> {
+        Self::mount_with(world, mode, leaves, (Breaks::NONE, Sizes { leaf, inner }))
     }
 
     /// Mounts with an invariant switched off, for tests.
@@ -58,10 +81,15 @@ impl Store {
         mode: MountMode,
         breaks: Breaks,
     ) -> Result<(Self, MountReport), MountError> {
-        Self::mount_with(world, mode, breaks)
+        Self::mount_with(world, mode, Leaves::All, (breaks, Sizes::FULL))
     }
 
-    fn mount_with(world: &mut impl World, mode: MountMode, breaks: Breaks) -> Result<(Self, MountReport), MountError> {
+    fn mount_with(
+        world: &mut impl World,
+        mode: MountMode,
+        leaves: Leaves,
+        (breaks, sizes): (Breaks, Sizes),
+    ) -> Result<(Self, MountReport), MountError> {
         let found = find_superblocks(world, mode)?;
         let superblock = &found.current;
         if superblock.geometry.total > world.blocks() {
@@ -85,8 +113,14 @@ impl Store {
             losses: Vec::new(),
             first_slot: superblock.lease,
         };
-        let allocation = load_bitmaps(world, &checksums, &found, breaks, &mut report)?;
-        let table = load_table(world, &checksums, superblock)?;
+        let allocation = load_bitmaps(
+            world,
+            &checksums,
+            (superblock, found.previous.as_ref()),
+            breaks,
+            &mut report,
+        )?;
+        let table = load_table(world, &checksums, superblock, leaves)?.with_sizes(sizes);
         let mut store = Self::from_parts(Parts {
             mode,
             breaks,
@@ -256,206 +290,6 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
         doubtful,
         newer_unreadable,
     })
-}
-
-fn load_bitmaps(
-    world: &mut impl World,
-    checksums: &Checksums,
-    found: &Superblocks,
-    breaks: Breaks,
-    report: &mut MountReport,
-) -> Result<Allocation, MountError> {
-    let Superblocks { current, previous, .. } = found;
-    let too_large = |NoHeap| MountError::TooLarge {
-        blocks: current.geometry.total,
-        heap: Allocation::heap(&current.geometry),
-    };
-    let mut allocation = Allocation::new(current.geometry, breaks).map_err(too_large)?;
-    let region = region_of(current.generation);
-    load_bitmap(
-        world,
-        checksums,
-        current,
-        &mut allocation.used.0,
-        &mut allocation.regions[region].sums,
-    )?;
-    let before = match previous {
-        Some(previous) => {
-            let mut words = zeroed(allocation.used.0.len() as u64).map_err(too_large)?;
-            let mut sums = zeroed(current.geometry.bitmap_blocks()).map_err(too_large)?;
-            Some(load_bitmap(world, checksums, previous, &mut words, &mut sums).map(|()| words))
-        }
-        None => None,
-    };
-    let before = match before {
-        Some(Ok(words)) => Some(words),
-        Some(Err(MountError::Damaged(structure, block))) => {
-            push(&mut report.damage, (structure, block))?;
-            None
-        }
-        Some(Err(error)) => return Err(error),
-        None => None,
-    };
-    allocation.regions[region].index.copy_from_slice(&current.index);
-    if allocation.load(before.as_deref(), region) {
-        Ok(allocation)
-    } else {
-        Err(MountError::Damaged(
-            Structure::Bitmap,
-            current.geometry.bitmap_start(region),
-        ))
-    }
-}
-
-/// Reads the bitmap of a generation, and the checksums of its blocks, into zeroes.
-fn load_bitmap(
-    world: &mut impl World,
-    checksums: &Checksums,
-    superblock: &Superblock,
-    words: &mut [u64],
-    sums: &mut [u64],
-) -> Result<(), MountError> {
-    let geometry = superblock.geometry;
-    let region = region_of(superblock.generation);
-    load_words(world, checksums, geometry.index_start(region), &superblock.index, sums)?;
-    load_words(world, checksums, geometry.bitmap_start(region), sums, words)
-}
-
-/// Reads blocks of words whose checksums are given; where there is none, the block was never written.
-fn load_words(
-    world: &mut impl World,
-    checksums: &Checksums,
-    start: u64,
-    sums: &[u64],
-    words: &mut [u64],
-) -> Result<(), MountError> {
-    let places = (start..).zip(sums).filter(|&(_, &checksum)| checksum != 0);
-    let places = places.map(|(block, &checksum)| Place { block, checksum });
-    read_checked(world, checksums, places, Structure::Bitmap, |place, bytes| {
-        let from = (place.block - start) as usize * (BLOCK / 8);
-        for (word, found) in words.iter_mut().skip(from).zip(bytes.chunks_exact(8)) {
-            *word = crate::bytes::word(found, 0);
-        }
-        Ok(())
-    })
-}
-
-/// A row whose body is yet to be read, with the length of the body.
-type LoadedRow = (Row, usize);
-
-fn load_table(world: &mut impl World, checksums: &Checksums, superblock: &Superblock) -> Result<Table, MountError> {
-    let mut table = Table::new()?;
-    let root = superblock.table;
-    if root.block != 0 {
-        let mut ids: Vec<NodeId> = Vec::new();
-        let levels = read_levels(world, checksums, superblock)?;
-        let leaves = levels.iter().flatten().filter_map(|(_, node)| match node {
-            Decoded::Leaf(rows) => Some(rows),
-            Decoded::Inner(_) => None,
-        });
-        require_distinct(leaves.flatten().flat_map(|(row, _)| &row.overflow))?;
-        for level in levels.into_iter().rev() {
-            let mut below = core::mem::take(&mut ids).into_iter();
-            reserve(&mut ids, level.len())?;
-            for (place, node) in level {
-                let body = match node {
-                    Decoded::Leaf(rows) => Body::Leaf(read_bodies(world, checksums, superblock.address_bits, rows)?),
-                    Decoded::Inner(children) => {
-                        let mut known = with_room(children.len())?;
-                        known.extend(children.into_iter().map(|(key, _)| key).zip(below.by_ref()));
-                        Body::Inner(known)
-                    }
-                };
-                push_reserved(&mut ids, table.add_loaded(place, body)?);
-            }
-        }
-        if let [root] = ids[..] {
-            table.set_root(root)?;
-        }
-    }
-    let sound = table.is_sound() && table.len() == superblock.objects;
-    if sound {
-        Ok(table)
-    } else {
-        Err(MountError::Damaged(Structure::Table, root.block))
-    }
-}
-
-/// All nodes, level by level from the root.
-fn read_levels(
-    world: &mut impl World,
-    checksums: &Checksums,
-    superblock: &Superblock,
-) -> Result<Vec<Vec<(Place, Decoded)>>, MountError> {
-    let mut levels = with_room(HEIGHT_MAX)?;
-    let mut next = with_room(1)?;
-    push_reserved(&mut next, superblock.table);
-    while !next.is_empty() {
-        let mut level = with_room(next.len())?;
-        let mut below: Vec<Place> = Vec::new();
-        let places = next.iter().copied();
-        read_checked(world, checksums, places, Structure::Table, |place, bytes| {
-            let node = decode(bytes, superblock.address_bits);
-            let node = node.map_err(|unread| unread.at(Structure::Table, place.block))?;
-            match &node {
-                Decoded::Inner(children) => {
-                    reserve(&mut below, children.len())?;
-                    below.extend(children.iter().map(|&(_, child)| child));
-                }
-                // All leaves stand at the same depth.
-                Decoded::Leaf(_) if !below.is_empty() => {
-                    return Err(MountError::Damaged(Structure::Table, place.block));
-                }
-                Decoded::Leaf(_) => {}
-            }
-            push_reserved(&mut level, (place, node));
-            Ok(())
-        })?;
-        let mixed = !below.is_empty() && level.iter().any(|(_, node)| matches!(node, Decoded::Leaf(_)));
-        if mixed || levels.len() >= HEIGHT_MAX || below.len() as u64 > superblock.geometry.total {
-            return Err(MountError::Damaged(Structure::Table, superblock.table.block));
-        }
-        // Where a node stood on two levels, its leaves would, too.
-        require_distinct(below.iter())?;
-        push_reserved(&mut levels, level);
-        next = below;
-    }
-    Ok(levels)
-}
-
-/// Refuses blocks that several parents lead to. Each would be taken into memory as often as it is named, and a crafted table names one a million times.
-fn require_distinct<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Result<(), MountError> {
-    let mut blocks = with_room(places.clone().count())?;
-    places.for_each(|place| push_reserved(&mut blocks, place.block));
-    blocks.sort_unstable();
-    match blocks.array_windows().find(|[one, next]| one == next) {
-        Some(&[block, _]) => Err(MountError::Damaged(Structure::Table, block)),
-        None => Ok(()),
-    }
-}
-
-fn read_bodies(
-    world: &mut impl World,
-    checksums: &Checksums,
-    address_bits: u32,
-    rows: Vec<LoadedRow>,
-) -> Result<Vec<Row>, MountError> {
-    let mut whole = with_room(rows.len())?;
-    for (mut row, length) in rows {
-        if let Some(&Place { block: first, .. }) = row.overflow.first() {
-            let mut body = with_room(row.overflow.len() * BLOCK)?;
-            let places = row.overflow.iter().copied();
-            read_checked(world, checksums, places, Structure::Table, |_, bytes| {
-                body.extend_from_slice(bytes);
-                Ok(())
-            })?;
-            let body = body.get(..length).ok_or(MountError::Damaged(Structure::Table, first))?;
-            let decoded = row.record.decode_body(body, address_bits);
-            decoded.map_err(|unread| unread.at(Structure::Table, first))?;
-        }
-        push_reserved(&mut whole, row);
-    }
-    Ok(whole)
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use crate::record::ObjectRecord;
 use crate::space::{POOL, POOL_OF_DELETES};
 use crate::store::{COST_HEAP, Running, Store, Work};
 use crate::sync::SyncRequest;
+use crate::table::{Absent, Held};
 use crate::world::World;
 
 /// The cost of putting a piece of changes beneath others.
 const COST_BENEATH: u64 = 4_000;
 
 impl Store {
-    /// The object at `base`.
+    /// The object at `base`, if its row is in memory: that of one that is [held](Store::hold) is, and all are where the store was mounted so.
     pub fn object(&self, base: u64) -> Option<&ObjectRecord> {
         match self.overlay.get_ref(base) {
             Some(change) => change.as_ref(),
@@ -48,12 +49,13 @@ impl Store {
         is_used.then_some(map.levels)
     }
 
-    /// The object that `address` lies in.
+    /// The object that `address` lies in, of those whose rows are in memory.
     pub fn object_containing(&self, address: u64) -> Option<&ObjectRecord> {
-        self.at_or_before(address).filter(|record| address < record.end())
+        let found = self.at_or_before(address).ok().flatten();
+        found.filter(|record| address < record.end())
     }
 
-    /// All objects in the order of their addresses.
+    /// All objects whose rows are in memory, in the order of their addresses.
     pub fn objects(&self) -> Objects<'_> {
         self.objects_from(0)
     }
@@ -72,43 +74,50 @@ impl Store {
         self.deleted.has(base)
     }
 
-    fn at_or_before(&self, address: u64) -> Option<&ObjectRecord> {
+    /// The last object that begins at an address or before it.
+    ///
+    /// # Errors
+    /// [`Absent`].
+    pub(crate) fn at_or_before(&self, address: u64) -> Result<Option<&ObjectRecord>, Absent> {
         let mut last = self.overlay.below(address.saturating_add(1));
         while let Some((base, None)) = last {
             last = self.overlay.below(base);
         }
         let changed = last.and_then(|(_, change)| change.as_ref());
         let first = changed.map_or(0, |record| record.base + 1);
-        let mut row = self.table.floor(address);
+        let mut row = self.table.floor(address)?;
         // The rows that are passed here were deleted; one that has changed is found beside the table.
         while let Some(found) = row.filter(|row| row.record.base >= first) {
             if !self.overlay.has(found.record.base) {
-                return Some(&found.record);
+                return Ok(Some(&found.record));
             }
-            row = found
-                .record
-                .base
-                .checked_sub(1)
-                .and_then(|before| self.table.floor(before));
+            row = match found.record.base.checked_sub(1) {
+                Some(before) => self.table.floor(before)?,
+                None => None,
+            };
         }
-        changed
+        Ok(changed)
     }
 
-    fn at_or_after(&self, address: u64) -> Option<&ObjectRecord> {
+    /// The first object that begins at an address or behind it.
+    ///
+    /// # Errors
+    /// [`Absent`].
+    pub(crate) fn at_or_after(&self, address: u64) -> Result<Option<&ObjectRecord>, Absent> {
         let mut next = self.overlay.from(address);
         while let Some((base, None)) = next {
             next = base.checked_add(1).and_then(|behind| self.overlay.from(behind));
         }
         let changed = next.and_then(|(_, change)| change.as_ref());
         let end = changed.map_or(u64::MAX, |record| record.base);
-        let mut row = self.table.ceiling(address);
+        let mut row = self.table.ceiling(address)?;
         while let Some(found) = row.filter(|row| row.record.base < end) {
             if !self.overlay.has(found.record.base) {
-                return Some(&found.record);
+                return Ok(Some(&found.record));
             }
-            row = self.table.ceiling(found.record.base + 1);
+            row = self.table.ceiling(found.record.base + 1)?;
         }
-        changed
+        Ok(changed)
     }
 
     /// Enters an object, or changes the record of the one at that base (whose pages it keeps, as
@@ -122,27 +131,40 @@ impl Store {
         if self.deleted.has(record.base) {
             return Err(PutError::DeletionPending);
         }
-        let before = record
-            .base
-            .checked_sub(1)
-            .and_then(|address| self.at_or_before(address));
-        let after = self.at_or_after(record.base + 1);
-        if before.is_some_and(|other| other.end() > record.base) || after.is_some_and(|other| other.base < record.end())
-        {
-            return Err(PutError::Overlap);
-        }
         let old_pages = self.object(record.base).map(|old| old.pages);
+        // One that gets no longer overlaps nothing new, and its neighbours need not be in memory.
+        if old_pages.is_none_or(|old| record.pages > old) {
+            let overlaps = self.overlaps(&record).map_err(|_| PutError::Absent)?;
+            if overlaps {
+                return Err(PutError::Overlap);
+            }
+        }
         let blocks = blocks_of(&record);
         // A change to an object that is there, a revocation perhaps, may use the pool.
         let room = if old_pages.is_none() {
-            self.has_room(blocks)
+            self.room(blocks)
         } else {
-            self.allocation.free_blocks() >= self.needed() + blocks
+            self.allocation.promise(self.needed() + blocks)
         };
-        if !room {
-            return Err(PutError::DiskFull);
-        }
+        room.map_err(|no_room| match no_room {
+            NoRoom::Memory => PutError::Memory,
+            NoRoom::Disk => PutError::DiskFull,
+        })?;
         self.enter(record, old_pages).map_err(|NoHeap| PutError::Memory)
+    }
+
+    /// Whether a record overlaps another one.
+    fn overlaps(&self, record: &ObjectRecord) -> Result<bool, Absent> {
+        if let Some(absent) = self.table.absent_at(record.base) {
+            return Err(absent);
+        }
+        let before = match record.base.checked_sub(1) {
+            Some(address) => self.at_or_before(address)?,
+            None => None,
+        };
+        let after = self.at_or_after(record.base + 1)?;
+        Ok(before.is_some_and(|other| other.end() > record.base)
+            || after.is_some_and(|other| other.base < record.end()))
     }
 
     /// Enters a record over one with so many pages, or as a new one.
@@ -152,7 +174,7 @@ impl Store {
         let (row, beside) = if self.writes_table() {
             (None, Some(record))
         } else {
-            (Some(self.table.prepare(record)?), None)
+            (Some(self.table.prepare(record, Held::Yes)?), None)
         };
         if let Some(old) = old_pages.filter(|&old| pages < old) {
             self.note_zeroed(base, pages, old)?;
@@ -271,7 +293,7 @@ impl Store {
             Some(Some(record)) => record
                 .copy()
                 .map_err(NoHeap::from)
-                .and_then(|record| self.table.put(record)),
+                .and_then(|record| self.table.put(record, Held::Yes)),
             _ => self.room_to_remove().map(|()| self.remove_from_table(base)),
         };
         if made.is_ok() {
@@ -497,18 +519,19 @@ impl Store {
         noted.map_err(|NoHeap| NoRoom::Memory)
     }
 
+    /// Sees to it that `blocks` more may be promised to writers, who leave the pool alone.
+    fn room(&mut self, blocks: u64) -> Result<(), NoRoom> {
+        self.allocation.promise(self.needed() + POOL + blocks)
+    }
+
     /// Whether so many nodes may be written for what leaves the pool alone.
-    pub(crate) fn room_for_growth(&self, nodes: u64) -> Result<(), NoRoom> {
-        self.has_room(nodes).then_some(()).ok_or(NoRoom::Disk)
+    pub(crate) fn room_for_growth(&mut self, nodes: u64) -> Result<(), NoRoom> {
+        self.room(nodes)
     }
 
     /// Whether so many nodes may be written, if need be from the pool.
-    pub(crate) fn room_for_change(&self, nodes: u64) -> Result<(), NoRoom> {
-        if self.allocation.free_blocks() >= self.needed() + nodes {
-            Ok(())
-        } else {
-            Err(NoRoom::Disk)
-        }
+    pub(crate) fn room_for_change(&mut self, nodes: u64) -> Result<(), NoRoom> {
+        self.allocation.promise(self.needed() + nodes)
     }
 
     /// Promises the space that writing this page will take: to be asked for when a page is first
@@ -539,12 +562,13 @@ impl Store {
         let (_, levels) = self.shape(base, page.saturating_add(1));
         let edge = self.promises.edge(base, levels);
         let fresh = self.promises.add(base, page, levels);
-        if !fresh.map_err(|NoHeap| NoRoom::Memory)? || self.allocation.free_blocks() >= self.needed() + pool {
+        if !fresh.map_err(|NoHeap| NoRoom::Memory)? {
             return Ok(());
         }
-        self.promises.remove(base, page);
-        self.promises.lower_edge(base, edge, levels);
-        Err(NoRoom::Disk)
+        self.allocation.promise(self.needed() + pool).inspect_err(|_| {
+            self.promises.remove(base, page);
+            self.promises.lower_edge(base, edge, levels);
+        })
     }
 
     /// Promises neighbouring pages of an object that has so many pages, and may not be entered yet: `first` up to `end`. Costs some 200 instructions for each 256 of them.
@@ -556,16 +580,16 @@ impl Store {
         self.promises
             .add_run(base, first, end, levels)
             .map_err(|NoHeap| NoRoom::Memory)?;
-        if self.has_room(0) {
-            return Ok(());
+        let room = self.room(0);
+        if room.is_err() {
+            (first..end).for_each(|page| self.unreserve(base, page));
         }
-        (first..end).for_each(|page| self.unreserve(base, page));
-        Err(NoRoom::Disk)
+        room
     }
 
     /// Whether so many more pages, not yet promised, may have room. The nodes above them are not counted, so only `false` is certain.
     pub fn has_room_for(&self, pages: u64) -> bool {
-        self.has_room(pages)
+        self.allocation.free_blocks() >= self.needed() + POOL + pages
     }
 
     /// Takes a promise back, for a page that will not be written after all. (Checkpoint and sync
@@ -587,7 +611,7 @@ pub(crate) fn all_nodes(pages: u64, levels: u8) -> u64 {
     pages / 128 + u64::from(levels) + 1
 }
 
-/// Objects in the order of their addresses.
+/// Objects in the order of their addresses, of those whose rows are in memory.
 pub struct Objects<'a> {
     store: &'a Store,
     next: Option<u64>,
@@ -597,9 +621,17 @@ impl<'a> Iterator for Objects<'a> {
     type Item = &'a ObjectRecord;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.store.at_or_after(self.next?)?;
-        self.next = record.base.checked_add(1);
-        Some(record)
+        loop {
+            match self.store.at_or_after(self.next?) {
+                Ok(record) => {
+                    let record = record?;
+                    self.next = record.base.checked_add(1);
+                    return Some(record);
+                }
+                // The keys of leaves ascend.
+                Err(absent) => self.next = Some(absent.end()).filter(|&end| end < u64::MAX),
+            }
+        }
     }
 }
 

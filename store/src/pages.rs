@@ -1,11 +1,12 @@
 //! Pages: what is known of one at once, and reading one.
 
+use crate::containers::{Boxed, boxed};
 use crate::event::{BadPage, Event, PageFlags, PageLookup, ReadStart};
 use crate::heap::NoHeap;
 use crate::io::Purpose;
 use crate::map::{Entry, Missing, Walk};
 use crate::store::{COST_LOOK, COST_READ, Store};
-use crate::world::{DiskError, Frame, Operation, World};
+use crate::world::{DiskError, Frame, Operation, RUN_MAX, World};
 
 /// A page being read.
 pub(crate) struct Read {
@@ -17,6 +18,16 @@ pub(crate) struct Read {
     frame: Frame,
     /// Where the contents stand, once they are on their way.
     arriving: Option<Entry>,
+    /// The pages behind it that come with the same request.
+    behind: Option<Boxed<Behind>>,
+}
+
+/// The pages of a run behind the first one.
+struct Behind {
+    pages: [(Frame, Entry); RUN_MAX - 1],
+    count: usize,
+    /// Those that were told, once the run has arrived.
+    told: usize,
 }
 
 /// How far the reads that wait for nodes were looked at. Reads are numbered in the order in which they began.
@@ -97,27 +108,139 @@ impl Store {
     /// Begins to read a page, or says that it is zero. Each call that gives [`ReadStart::Reading`] is
     /// answered by one event; a caller that asks twice gets two frames.
     pub fn read_page(&mut self, world: &mut impl World, base: u64, page: u64) -> ReadStart {
-        if let View::Zero(limits) = self.view(world, base, page) {
-            return ReadStart::Zero(limits);
+        self.read_pages(world, base, page, 1).0
+    }
+
+    /// The same of a page and of some behind it, `most` in all, where one request of the disk can have them: they lie in neighbouring blocks, and what says so is in
+    /// memory. Tells how many behind the first one are read. Each page has an event and a frame of its own. If the request fails, the first page is read alone, and the others are [`BadPage::Ahead`].
+    pub fn read_pages(&mut self, world: &mut impl World, base: u64, page: u64, most: usize) -> (ReadStart, usize) {
+        let view = self.view(world, base, page);
+        if let View::Zero(limits) = view {
+            return (ReadStart::Zero(limits), 0);
         }
         if self.expect_page().is_err() {
-            return ReadStart::NoMemory;
+            return (ReadStart::NoMemory, 0);
         }
         let Some(frame) = world.alloc() else {
-            return ReadStart::NoMemory;
+            return (ReadStart::NoMemory, 0);
         };
-        let read = Read {
+        let mut read = Read {
             base,
             page,
             generation: self.generation,
             frame,
             arriving: None,
+            behind: None,
         };
+        let mut count = 0;
+        if let View::Stored(entry) = view
+            && self.geometry.is_data(entry.block)
+        {
+            // Nothing has to be read first.
+            read.arriving = Some(entry);
+            if most > 1 {
+                read.behind = self.begin_run(world, &read, entry, most);
+            }
+            if let Some(behind) = &read.behind {
+                count = behind.count;
+            } else {
+                let purpose = Purpose::Page(self.next_read);
+                self.io.submit(world, Operation::Read, entry.block, frame, purpose);
+            }
+        }
         let noted = self.page_reads.insert(self.next_read, read);
         debug_assert!(noted.is_ok(), "room was made");
         self.next_read += 1;
         self.awake = true;
-        ReadStart::Reading
+        (ReadStart::Reading, count)
+    }
+
+    /// Asks for a page and for those behind it that lie in the next blocks, in one request. Nothing has changed if that is not to be had: no such page, no memory, or a disk that
+    /// takes no such request now.
+    fn begin_run(&mut self, world: &mut impl World, read: &Read, first: Entry, most: usize) -> Option<Boxed<Behind>> {
+        let Read { base, page, frame, .. } = *read;
+        let most = most.min(RUN_MAX);
+        let pages = self.object(base)?.pages;
+        // Changes that are not in the maps yet stand in lists, which tell of single pages.
+        if self.pending.by_object().get_ref(base).is_some() || self.settling.get_ref(base).is_some() {
+            return None;
+        }
+        let mut behind = boxed(Behind {
+            pages: [(frame, Entry::NONE); RUN_MAX - 1],
+            count: 0,
+            told: 0,
+        })
+        .ok()?;
+        let mut count = 0;
+        let map = self.table.get(base)?.map;
+        let wanted = (most as u64).min(pages.saturating_sub(page)).saturating_sub(1);
+        for (entry, block) in self
+            .maps
+            .entries_behind(world, base, &map, page)
+            .take(wanted as usize)
+            .zip(first.block + 1..)
+        {
+            if entry.block != block {
+                break;
+            }
+            behind.pages[count].1 = entry;
+            count += 1;
+        }
+        if count == 0 || !self.geometry.is_data(first.block + count as u64) {
+            return None;
+        }
+        let mut frames = [frame; RUN_MAX];
+        for place in 0..count {
+            let Some(frame) = world.alloc() else {
+                break;
+            };
+            behind.pages[place].0 = frame;
+            behind.count += 1;
+            frames[behind.count] = frame;
+        }
+        let count = behind.count;
+        let begun = count > 0 && self.events.expect(count).is_ok() && {
+            let begun = self
+                .io
+                .read_run(world, first.block, &frames[..=count], Purpose::Run(self.next_read));
+            if !begun {
+                self.events.forget(count);
+            }
+            begun
+        };
+        if !begun {
+            frames[1..=count].iter().for_each(|&frame| world.free(frame));
+        }
+        begun.then_some(behind)
+    }
+
+    /// A run has come, well or not: one of its pages is told, the first one last, so that those who wait for it find the others there. Tells whether there are further ones.
+    pub(crate) fn run_arrived(&mut self, world: &mut impl World, id: u64, result: Result<(), DiskError>) -> bool {
+        let Some(read) = self.page_reads.get_mut(id) else {
+            return false;
+        };
+        let (Some(entry), Some(behind)) = (read.arriving, read.behind.as_mut()) else {
+            return false;
+        };
+        if behind.told < behind.count {
+            let (base, (frame, entry)) = (read.base, behind.pages[behind.told]);
+            behind.told += 1;
+            let page = read.page + behind.told as u64;
+            let fits = result.is_ok() && self.checksums.fit(entry.checksum, entry.block, world.bytes(frame));
+            let outcome = if fits { Ok(entry.flags) } else { Err(BadPage::Ahead) };
+            self.tell(world, (base, page), frame, outcome);
+            return true;
+        }
+        read.behind = None;
+        if result.is_ok() {
+            self.page_arrived(world, id, result);
+        } else {
+            // Which of the blocks cannot be read is not known.
+            let frame = read.frame;
+            self.io
+                .submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
+        }
+        false
     }
 
     /// Finds heap for one more page to be read.

@@ -132,8 +132,10 @@ pub struct ObjectRecord {
     pub base: u64,
     /// Size in pages, at least one.
     pub pages: u64,
-    /// `abi::layout::OBJECT_…`.
+    /// `abi::layout::OBJECT_…`, of which the lower 16 bits are kept.
     pub flags: u64,
+    /// Tells it from all other objects that stood at its base, before or after; below [`BIRTH_END`]. Zero in rows of old images.
+    pub birth: u64,
     /// The bank account that pays.
     pub account: u64,
     /// Nanoseconds since 1970 (or boot, where no clock is set).
@@ -150,6 +152,11 @@ pub struct ObjectRecord {
     pub pdx: PdxList,
 }
 
+/// Bits of the flags, which share a word with the birth.
+const FLAG_BITS: u32 = 16;
+const FLAGS: u64 = (1 << FLAG_BITS) - 1;
+/// Births are below this.
+pub const BIRTH_END: u64 = 1 << (64 - FLAG_BITS);
 /// Bytes of an encoded head.
 pub(crate) const HEAD_BYTES: usize = 8 * 8;
 /// Rights that mean something.
@@ -184,6 +191,9 @@ impl ObjectRecord {
             .checked_mul(BLOCK as u64)
             .and_then(|bytes| self.base.checked_add(bytes));
         let in_range = end.is_some_and(|end| end <= 1 << address_bits);
+        if self.birth >= BIRTH_END {
+            return Err(PutError::Limits);
+        }
         if self.pages == 0 || !self.base.is_multiple_of(BLOCK as u64) || !in_range {
             return Err(PutError::Range);
         }
@@ -199,7 +209,7 @@ impl ObjectRecord {
         out.put_words([
             self.base,
             self.pages,
-            self.flags,
+            self.flags & FLAGS | self.birth << FLAG_BITS,
             self.account,
             self.created_ns,
             self.modified_ns,
@@ -237,10 +247,12 @@ impl ObjectRecord {
 
     /// A record with the head that `reader` stands at, and an empty body.
     pub(crate) fn decode_head(reader: &mut Reader<'_>) -> Result<Self, Unread> {
+        let (base, pages, flags) = (reader.u64()?, reader.u64()?, reader.u64()?);
         Ok(Self {
-            base: reader.u64()?,
-            pages: reader.u64()?,
-            flags: reader.u64()?,
+            base,
+            pages,
+            flags: flags & FLAGS,
+            birth: flags >> FLAG_BITS,
             account: reader.u64()?,
             created_ns: reader.u64()?,
             modified_ns: reader.u64()?,
@@ -318,7 +330,8 @@ mod tests {
             .prop_map(|(slot, pages, words, capabilities, pdx)| ObjectRecord {
                 base: slot * BLOCK as u64,
                 pages,
-                flags: words[0],
+                flags: words[0] & FLAGS,
+                birth: words[0] >> FLAG_BITS,
                 account: words[1],
                 created_ns: words[2],
                 modified_ns: words[3],

@@ -1,4 +1,4 @@
-//! Replaying the journal.
+//! Replaying the journal: record by record, for it may be as large as all the heap of a small machine, and its items larger.
 
 use crate::blocking::read_blocks;
 use crate::breaks::Invariant;
@@ -11,6 +11,7 @@ use crate::journal::{Chain, Header, Item, record_blocks};
 use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, Path, reach};
 use crate::store::Store;
+use crate::table::Held;
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
@@ -23,13 +24,34 @@ struct Found {
     after: Chain,
 }
 
-/// The journal region of a generation, read piece by piece.
+/// The end of a chain of records: a further record, or none. If a record should be there, the reason why there is none; and the number of blocks that were looked at.
+enum Next {
+    Record(Found),
+    End(Option<TailReason>, u64),
+}
+
+/// Records that no chain leads to.
+#[derive(Default)]
+struct Stranded {
+    count: u32,
+    /// The latest of their generations.
+    newest: u64,
+    /// The changes that they made, as losses: [`LOSSES_MAX`] at most.
+    losses: Vec<Loss>,
+}
+
+/// Blocks of a journal region that are in memory: a mount must not need more of it the more records there are.
+const WINDOW: u64 = 2 * RECORD_BLOCKS;
+
+/// The journal region of a generation, of which a window is in memory.
 struct Region {
     start: u64,
     length: u64,
-    /// The bytes read so far; an unreadable block is zeroes.
+    /// The first block of the window.
+    first: u64,
+    /// The bytes of the window; an unreadable block is zeroes.
     bytes: Vec<u8>,
-    /// The unreadable blocks among them.
+    /// The unreadable blocks that were found.
     unread: Vec<u64>,
 }
 
@@ -47,6 +69,7 @@ impl Region {
         Self {
             start: store.geometry.journal_start(generation),
             length: store.geometry.journal,
+            first: 0,
             bytes: Vec::new(),
             unread: Vec::new(),
         }
@@ -57,27 +80,69 @@ impl Region {
         self.unread.iter().any(|block| (at..at + count).contains(block))
     }
 
-    /// The bytes of `count` blocks from `at` on; `None` past the end.
+    /// The bytes of `count` blocks from `at` on, no more than a record has; `None` past the end.
     fn blocks(&mut self, world: &mut impl World, at: u64, count: u64) -> Result<Option<&[u8]>, MountError> {
         let end = at + count;
         if end > self.length {
             return Ok(None);
         }
-        while ((self.bytes.len() / BLOCK) as u64) < end {
-            let from = (self.bytes.len() / BLOCK) as u64;
-            let wanted = from..(from + RECORD_BLOCKS).min(self.length);
-            reserve(&mut self.bytes, (wanted.end - from) as usize * BLOCK)?;
-            let blocks = wanted.map(|block| self.start + block);
-            read_blocks(world, blocks, |block, bytes| {
-                if bytes.is_err() {
-                    push(&mut self.unread, block - self.start)?;
+        let has = self.first..self.first + (self.bytes.len() / BLOCK) as u64;
+        if !has.contains(&at) || end > has.end {
+            let kept = if has.contains(&at) { has.end - at } else { 0 };
+            self.bytes.drain(..self.bytes.len() - kept as usize * BLOCK);
+            self.first = at;
+            let wanted = at + kept..(at + WINDOW).min(self.length);
+            reserve(&mut self.bytes, (wanted.end - wanted.start) as usize * BLOCK)?;
+            let start = self.start;
+            read_blocks(world, wanted.map(|block| start + block), |block, bytes| {
+                if bytes.is_err() && !self.is_unread(block - start, 1) {
+                    push(&mut self.unread, block - start)?;
                 }
                 self.bytes.extend_from_slice(bytes.unwrap_or(&[0; BLOCK]));
                 Ok(())
             })?;
         }
-        Ok(self.bytes.get(at as usize * BLOCK..end as usize * BLOCK))
+        let offset = (at - self.first) as usize * BLOCK;
+        Ok(self.bytes.get(offset..offset + count as usize * BLOCK))
     }
+}
+
+/// Notes as losses what lost records did.
+fn name_losses(losses: &mut Vec<Loss>, items: &[Item]) -> Result<(), NoHeap> {
+    for item in items {
+        if losses.len() >= LOSSES_MAX {
+            break;
+        }
+        let loss = match *item {
+            Item::Put(ref record) => Loss::Object { base: record.base },
+            Item::Delete(base) => Loss::Object { base },
+            Item::Zero { base, start, end } if start < end => Loss::Pages {
+                base,
+                first: start,
+                end,
+            },
+            Item::Limit { base, page, .. } | Item::Page { base, page, .. } => Loss::Pages {
+                base,
+                first: page,
+                end: page.saturating_add(1),
+            },
+            Item::Zero { .. } => continue,
+        };
+        // Neighbours mostly come one after the other.
+        if let Some(Loss::Pages { base, end, .. }) = losses.last_mut()
+            && let Loss::Pages {
+                base: other,
+                first,
+                end: further,
+            } = loss
+            && (*base, *end) == (other, first)
+        {
+            *end = further;
+        } else if !losses.contains(&loss) {
+            push(losses, loss)?;
+        }
+    }
+    Ok(())
 }
 
 impl Store {
@@ -86,57 +151,24 @@ impl Store {
         let newer = self.generation + 1;
         let mut region = Region::of(self, newer);
         let extent = if unreadable { Extent::Whole } else { Extent::Record };
-        let records = self.intact(world, &mut region, 0, extent, |header| {
+        let found = self.intact(world, &mut region, 0, extent, |header| {
             header.generation > self.generation
         })?;
-        let newer = records
-            .iter()
-            .map(|record| record.after.generation)
-            .max()
-            .unwrap_or(newer);
-        if unreadable || !records.is_empty() {
+        if unreadable || found.count > 0 {
             self.lose(Loss::Generation {
                 found: self.generation,
-                newer,
-                records: records.len() as u32,
+                newer: newer.max(found.newest),
+                records: found.count,
             })?;
-            self.name_losses(&records)?;
+            self.lose_all(found.losses)?;
         }
         Ok(())
     }
 
-    /// Notes what lost records did.
-    fn name_losses(&mut self, records: &[Found]) -> Result<(), NoHeap> {
-        for item in records.iter().flat_map(|record| &record.items) {
-            if self.losses.len() >= LOSSES_MAX {
-                break;
-            }
-            let loss = match *item {
-                Item::Put(ref record) => Loss::Object { base: record.base },
-                Item::Delete(base) => Loss::Object { base },
-                Item::Zero { base, start, end } if start < end => Loss::Pages {
-                    base,
-                    first: start,
-                    end,
-                },
-                Item::Limit { base, page, .. } | Item::Page { base, page, .. } => Loss::Pages {
-                    base,
-                    first: page,
-                    end: page.saturating_add(1),
-                },
-                Item::Zero { .. } => continue,
-            };
-            // Neighbours mostly come one after the other.
-            if let Some(Loss::Pages { base, end, .. }) = self.losses.last_mut()
-                && let Loss::Pages {
-                    base: other,
-                    first,
-                    end: further,
-                } = loss
-                && (*base, *end) == (other, first)
-            {
-                *end = further;
-            } else if !self.losses.contains(&loss) {
+    /// Notes losses that were not noted before.
+    fn lose_all(&mut self, losses: Vec<Loss>) -> Result<(), NoHeap> {
+        for loss in losses {
+            if !self.losses.contains(&loss) {
                 self.lose(loss)?;
             }
         }
@@ -157,100 +189,198 @@ impl Store {
         Ok(self.lose(Loss::Records { sequence, stranded })?)
     }
 
-    /// Replays the journal of the current generation in memory.
+    /// Replays the journal of the current generation in memory: each record as soon as the next one shows that the disk had all of it.
     pub(crate) fn recover(&mut self, world: &mut impl World, report: &mut MountReport) -> Result<(), MountError> {
         let mut region = Region::of(self, self.generation);
-        let mut records = self.scan(world, &mut region, report)?;
-        if let Some(last) = records.last()
-            && self.breaks.keeps(Invariant::DataChecksums)
-            && let Some(reason) = self.missing_pages(world, last)?
-        {
-            let sequence = last.after.sequence - 1;
-            if reason == TailReason::Unread {
-                self.lose_unread(sequence, 0)?;
-                self.name_losses(core::slice::from_ref(last))?;
+        let mut chain = self.journal;
+        let mut last: Option<Found> = None;
+        let is_possible = loop {
+            match self.next_record(world, &mut region, &chain)? {
+                Next::Record(found) => {
+                    chain = found.after;
+                    if let Some(before) = last.replace(found)
+                        && !self.replay_whole(world, before, report)?
+                    {
+                        break false;
+                    }
+                }
+                Next::End(reason, looked_at) => {
+                    self.tell_tail(world, &mut region, &chain, (reason, looked_at), report)?;
+                    break true;
+                }
             }
-            report.tail.get_or_insert(Tail {
-                sequence,
-                reason,
-                stranded: 0,
-            });
-            records.pop();
+        };
+        if is_possible && let Some(last) = last {
+            self.replay_last(world, last, report)?;
         }
-        for record in records {
-            if !self.replay(world, record.items, report)? {
-                report.tail = Some(Tail {
-                    sequence: self.journal.sequence,
-                    reason: TailReason::Nonsense,
-                    stranded: 0,
-                });
-                self.lose(Loss::Records {
-                    sequence: self.journal.sequence,
-                    stranded: 0,
-                })?;
-                break;
-            }
-            report.replayed += 1;
-            self.journal = record.after;
-        }
-        if report.replayed > 0 && !self.table.is_sound() {
+        if report.replayed > 0 && !self.is_sound_where_changed(world)? {
             return Err(MountError::Damaged(Structure::Journal, region.start));
         }
         Ok(())
     }
 
-    /// The records that continue the chain without a gap.
-    fn scan(
+    /// Whether rows of leaves that the journal has changed overlap no others.
+    fn is_sound_where_changed(&mut self, world: &mut impl World) -> Result<bool, MountError> {
+        for &(from, end) in self.table.changed_ranges()?.iter() {
+            for at in [from.checked_sub(1), Some(end)].into_iter().flatten() {
+                self.bring_neighbour(world, at, at == end)?;
+            }
+            let mut end_before = match from.checked_sub(1) {
+                Some(before) => self
+                    .table
+                    .floor(before)
+                    .ok()
+                    .flatten()
+                    .map_or(0, |row| row.record.end()),
+                None => 0,
+            };
+            let mut next = self.table.ceiling(from).ok().flatten();
+            while let Some(row) = next {
+                if row.record.base < end_before || self.table.get(row.record.base).is_none() {
+                    return Ok(false);
+                }
+                end_before = row.record.end();
+                next = if row.record.base < end {
+                    self.table.ceiling(row.record.base + 1).ok().flatten()
+                } else {
+                    None
+                };
+            }
+        }
+        Ok(true)
+    }
+
+    /// Brings the leaf in that has the last row up to an address, or the first one behind it; one that is rotten has none.
+    fn bring_neighbour(&mut self, world: &mut impl World, address: u64, behind: bool) -> Result<(), MountError> {
+        loop {
+            let found = if behind {
+                self.table.ceiling(address)
+            } else {
+                self.table.floor(address)
+            };
+            match found.map(drop) {
+                Err(absent) if self.bring(world, absent.from())? => {}
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Brings the leaves in that a record changes. What it says of objects whose rows are rotten is lost.
+    fn bring_leaves(&mut self, world: &mut impl World, items: &mut Vec<Item>) -> Result<(), MountError> {
+        let mut lost: Vec<Item> = Vec::new();
+        let mut at = 0;
+        while let Some(item) = items.get(at) {
+            if self.bring(world, item.base())? {
+                at += 1;
+            } else {
+                push(&mut lost, items.remove(at))?;
+            }
+        }
+        let mut losses = core::mem::take(&mut self.losses);
+        let named = name_losses(&mut losses, &lost);
+        self.losses = losses;
+        Ok(named?)
+    }
+
+    /// Replays the last record, if its pages are there: no other one shows that the disk had them.
+    fn replay_last(&mut self, world: &mut impl World, last: Found, report: &mut MountReport) -> Result<(), MountError> {
+        let missing = if self.breaks.keeps(Invariant::DataChecksums) {
+            self.missing_pages(world, &last)?
+        } else {
+            None
+        };
+        let Some(reason) = missing else {
+            return self.replay_whole(world, last, report).map(|_| ());
+        };
+        let sequence = last.after.sequence - 1;
+        if reason == TailReason::Unread {
+            self.lose_unread(sequence, 0)?;
+            name_losses(&mut self.losses, &last.items)?;
+        }
+        report.tail.get_or_insert(Tail {
+            sequence,
+            reason,
+            stranded: 0,
+        });
+        Ok(())
+    }
+
+    /// Replays a record; `false` if it cannot be true, which is told then.
+    fn replay_whole(
+        &mut self,
+        world: &mut impl World,
+        record: Found,
+        report: &mut MountReport,
+    ) -> Result<bool, MountError> {
+        if self.replay(world, record.items, report)? {
+            report.replayed += 1;
+            self.journal = record.after;
+            return Ok(true);
+        }
+        report.tail = Some(Tail {
+            sequence: self.journal.sequence,
+            reason: TailReason::Nonsense,
+            stranded: 0,
+        });
+        self.lose(Loss::Records {
+            sequence: self.journal.sequence,
+            stranded: 0,
+        })?;
+        Ok(false)
+    }
+
+    /// The record that continues a chain without a gap.
+    fn next_record(&self, world: &mut impl World, region: &mut Region, chain: &Chain) -> Result<Next, MountError> {
+        let Some(front) = region.blocks(world, chain.used, 1)? else {
+            return Ok(Next::End(None, 1));
+        };
+        let Some(header) = Header::decode(front) else {
+            let torn = Header::resembles(front, chain).then_some(TailReason::Torn);
+            return Ok(Next::End(torn, 1));
+        };
+        let ours = header.generation == chain.generation && header.nonce == chain.nonce;
+        let next = header.sequence == chain.sequence && header.previous == chain.previous;
+        if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
+            // The first sector of a record is written whole: a crash does not leave half of the chain's marks.
+            let reason = if ours {
+                Some(TailReason::Chain)
+            } else {
+                Header::resembles(front, chain).then_some(TailReason::Torn)
+            };
+            return Ok(Next::End(reason, 1));
+        }
+        let blocks = record_blocks(header.item_bytes);
+        if blocks > RECORD_BLOCKS {
+            return Ok(Next::End(Some(TailReason::Torn), 1));
+        }
+        let at = region.start + chain.used;
+        let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
+            return Ok(Next::End(Some(TailReason::Torn), blocks));
+        };
+        if !header.is_intact(&self.checksums, at, bytes) {
+            return Ok(Next::End(ours.then_some(TailReason::Torn), blocks));
+        }
+        match header.items(bytes, self.address_bits) {
+            Ok(items) => Ok(Next::Record(Found {
+                items,
+                after: chain.after(header.checksum, blocks),
+            })),
+            Err(Unread::Nonsense) => Ok(Next::End(Some(TailReason::Nonsense), blocks)),
+            Err(Unread::NoHeap) => Err(MountError::Memory),
+        }
+    }
+
+    /// Tells why a chain ends, and what stands behind its end.
+    fn tell_tail(
         &mut self,
         world: &mut impl World,
         region: &mut Region,
+        chain: &Chain,
+        (reason, looked_at): (Option<TailReason>, u64),
         report: &mut MountReport,
-    ) -> Result<Vec<Found>, MountError> {
-        let mut records = Vec::new();
-        let mut chain = self.journal;
-        // The blocks that the record has behind the last one of the chain, as far as that is known.
-        let mut looked_at;
-        let mut reason = loop {
-            looked_at = 1;
-            let Some(front) = region.blocks(world, chain.used, 1)? else {
-                break None;
-            };
-            let Some(header) = Header::decode(front) else {
-                break Header::resembles(front, &chain).then_some(TailReason::Torn);
-            };
-            let ours = header.generation == chain.generation && header.nonce == chain.nonce;
-            let next = header.sequence == chain.sequence && header.previous == chain.previous;
-            if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
-                // The first sector of a record is written whole: a crash does not leave half of the chain's marks.
-                break if ours {
-                    Some(TailReason::Chain)
-                } else {
-                    Header::resembles(front, &chain).then_some(TailReason::Torn)
-                };
-            }
-            let blocks = record_blocks(header.item_bytes);
-            if blocks > RECORD_BLOCKS {
-                break Some(TailReason::Torn);
-            }
-            looked_at = blocks;
-            let at = region.start + chain.used;
-            let Some(bytes) = region.blocks(world, chain.used, blocks)? else {
-                break Some(TailReason::Torn);
-            };
-            if !header.is_intact(&self.checksums, at, bytes) {
-                break ours.then_some(TailReason::Torn);
-            }
-            let items = match header.items(bytes, self.address_bits) {
-                Ok(items) => items,
-                Err(Unread::Nonsense) => break Some(TailReason::Nonsense),
-                Err(Unread::NoHeap) => return Err(MountError::Memory),
-            };
-            chain = chain.after(header.checksum, blocks);
-            push(&mut records, Found { items, after: chain })?;
-        };
-        if region.is_unread(chain.used, looked_at) {
-            reason = Some(TailReason::Unread);
-        }
+    ) -> Result<(), MountError> {
+        let is_unread = region.is_unread(chain.used, looked_at);
+        let reason = if is_unread { Some(TailReason::Unread) } else { reason };
         let extent = if reason.is_some() {
             Extent::Whole
         } else {
@@ -260,25 +390,26 @@ impl Store {
             header.generation == chain.generation && header.nonce == chain.nonce && header.sequence > chain.sequence
         };
         let stranded = self.intact(world, region, chain.used, extent, behind)?;
+        let count = stranded.count;
         let impossible = matches!(reason, Some(TailReason::Chain | TailReason::Nonsense));
         if reason == Some(TailReason::Unread) {
-            self.lose_unread(chain.sequence, stranded.len() as u32)?;
-            self.name_losses(&stranded)?;
-        } else if impossible || !stranded.is_empty() {
+            self.lose_unread(chain.sequence, count)?;
+            self.lose_all(stranded.losses)?;
+        } else if impossible || count > 0 {
             self.lose(Loss::Records {
                 sequence: chain.sequence,
-                stranded: stranded.len() as u32,
+                stranded: count,
             })?;
-            self.name_losses(&stranded)?;
+            self.lose_all(stranded.losses)?;
         }
-        if reason.is_some() || !stranded.is_empty() {
+        if reason.is_some() || count > 0 {
             report.tail = Some(Tail {
                 sequence: chain.sequence,
                 reason: reason.unwrap_or(TailReason::Torn),
-                stranded: stranded.len() as u32,
+                stranded: count,
             });
         }
-        Ok(records)
+        Ok(())
     }
 
     /// Intact records from a block of a region on. Only one record is ever on its way, so in a journal that has not rotted there is
@@ -290,8 +421,8 @@ impl Store {
         from: u64,
         extent: Extent,
         wanted: impl Fn(&Header) -> bool,
-    ) -> Result<Vec<Found>, MountError> {
-        let mut found = Vec::new();
+    ) -> Result<Stranded, MountError> {
+        let mut found = Stranded::default();
         let start = region.start;
         let mut at = from;
         let mut end = if extent == Extent::Whole {
@@ -315,11 +446,9 @@ impl Store {
                     Err(Unread::Nonsense) => Vec::new(),
                     Err(Unread::NoHeap) => return Err(MountError::Memory),
                 };
-                let after = Chain {
-                    generation: header.generation,
-                    ..self.journal
-                };
-                push(&mut found, Found { items, after })?;
+                found.count += 1;
+                found.newest = found.newest.max(header.generation);
+                name_losses(&mut found.losses, &items)?;
                 step = record_blocks(header.item_bytes);
                 end = end.max(at + step + RECORD_BLOCKS + 1);
             }
@@ -358,19 +487,22 @@ impl Store {
     fn replay(
         &mut self,
         world: &mut impl World,
-        items: Vec<Item>,
+        mut items: Vec<Item>,
         report: &mut MountReport,
     ) -> Result<bool, MountError> {
+        self.bring_leaves(world, &mut items)?;
         if !self.is_possible(&items)? {
             return Ok(false);
         }
         for item in items {
+            // What is changed in the map of an object will change its row, and what is noted for it needs that.
+            self.table.keep_until_written(item.base());
             match item {
                 Item::Put(record) => {
                     if let Some(old) = self.table.get(record.base).map(|row| row.record.pages) {
                         self.note_zeroed(record.base, record.pages, old)?;
                     }
-                    self.table.put(record)?;
+                    self.table.put(record, Held::No)?;
                 }
                 Item::Delete(base) => {
                     self.pending.take(base);
@@ -387,6 +519,7 @@ impl Store {
                 Item::Page { base, page, entry } => self.replay_page(world, base, page, entry, report)?,
             }
         }
+        self.let_leaves_go();
         Ok(true)
     }
 
@@ -403,6 +536,8 @@ impl Store {
                         return Ok(false);
                     }
                 }
+                // A map grows for a limit: further than any map reaches, and the table could not be read again.
+                Item::Limit { page, .. } if *page >= reach(LEVELS_MAX) => return Ok(false),
                 Item::Delete(_) | Item::Zero { .. } | Item::Limit { .. } => {}
             }
         }
@@ -417,7 +552,7 @@ impl Store {
         entry: Entry,
         report: &mut MountReport,
     ) -> Result<(), MountError> {
-        self.allocation.claim(entry.block);
+        self.allocation.claim(entry.block)?;
         self.pending
             .change(base, |changes| changes.punch(page))
             .unwrap_or(Ok(()))?;
@@ -449,3 +584,6 @@ impl Store {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

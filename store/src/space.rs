@@ -8,8 +8,10 @@
 //! level 1 and the nodes above that are promised, too. This first node may have no promised pages.
 
 use crate::containers::Map;
+use crate::event::Failure;
 use crate::heap::NoHeap;
 use crate::map::MapKey;
+use crate::store::Store;
 
 /// Blocks that are not for growth: deletes, discards, checkpoints and the rewriting of stored pages may use them.
 pub(crate) const POOL: u64 = 24;
@@ -307,6 +309,40 @@ impl Promises {
                 self.inner.remove(key);
             }
             level += 1;
+        }
+    }
+}
+
+impl Store {
+    /// Blocks that are spoken for.
+    pub(crate) fn needed(&self) -> u64 {
+        let dirty = if self.is_frozen() {
+            0
+        } else {
+            self.maps.dirty_len() as u64
+        };
+        let changes = self.pending.cost() + self.prepared.cost();
+        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks
+    }
+
+    /// Takes a block for a page of a sync, out of its share of the promises.
+    pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        let block = self.allocation.alloc().ok_or(Failure::DiskFull)?;
+        self.draw(share);
+        Ok(block)
+    }
+
+    /// Takes a block for the running checkpoint.
+    pub(crate) fn take_young_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
+        let block = self.allocation.alloc_young().ok_or(Failure::DiskFull)?;
+        self.draw(share);
+        Ok(block)
+    }
+
+    fn draw(&mut self, share: &mut u64) {
+        if *share > 0 {
+            *share -= 1;
+            self.budget = self.budget.saturating_sub(1);
         }
     }
 }

@@ -28,10 +28,11 @@ use crate::objects::blocks_of;
 use crate::pages::{Pass, Read};
 use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
+use crate::rows::LeafRead;
 use crate::settle::written;
 use crate::space::{Loan, POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
-use crate::table::Table;
+use crate::table::{NodeId, Table};
 use crate::world::{DiskError, Frame, Operation, World};
 use alloc::vec::Vec;
 
@@ -129,6 +130,8 @@ pub struct Store {
     pub(crate) doomed: Map<u64, MapRoot>,
     /// Rows changed since the last checkpoint was begun and not carried by a sync.
     pub(crate) changed: Map<u64, ()>,
+    /// Whether there are others for which no heap was found, so that only a generation carries them: how many checkpoints had begun before.
+    pub(crate) unnoted: Option<u64>,
     /// Deleted objects whose deletion is not yet in a durable checkpoint, each with the number of checkpoints that had begun before it; and how many have
     /// now.
     pub(crate) deleted: Map<u64, u64>,
@@ -147,6 +150,9 @@ pub struct Store {
 
     pub(crate) io: Io,
     pub(crate) loads: Map<MapKey, Load>,
+    /// Leaves of the table that are being read, and those of them of which a block has come.
+    pub(crate) leaf_reads: Map<NodeId, LeafRead>,
+    pub(crate) leaves_come: Queue<NodeId>,
     /// Nodes that could not be read, for those who wait for them.
     pub(crate) bad_loads: Map<MapKey, BadPage>,
     /// Nodes that came so far, well or not: a job that waits for one need not look again before this moves on.
@@ -186,6 +192,8 @@ const LOADS_MIN: usize = 64;
 
 /// The cost of a block, checksum and request included.
 pub(crate) const COST_BLOCK: u64 = 6_400;
+/// The cost of a block that came with others in one request.
+const COST_BLOCK_OF_RUN: u64 = 3_100;
 /// The cost of `SipHash` over a block: the checksum of superblocks, and one that a block may bear that is read in an image of version 1.
 pub(crate) const COST_SIPHASH: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
@@ -259,6 +267,7 @@ impl Store {
             settled: Map::default(),
             doomed: Map::default(),
             changed: Map::default(),
+            unnoted: None,
             deleted: Map::default(),
             checkpoints: 0,
             collected: List::default(),
@@ -269,6 +278,8 @@ impl Store {
             is_undoing: false,
             io: parts.io,
             loads: Map::default(),
+            leaf_reads: Map::default(),
+            leaves_come: Queue::default(),
             bad_loads: Map::default(),
             nodes_came: 0,
             pass: Pass::default(),
@@ -373,7 +384,7 @@ impl Store {
                 break;
             }
             self.awake = false;
-            let all_read = self.advance_reads(world);
+            let all_read = self.advance_leaves(world) && self.advance_reads(world);
             // Too little for what a job does next is as good as no turn.
             self.passed_over = !self.allowance.allows(COST_BLOCK);
             if !all_read || !self.may_go_on(1) {
@@ -384,6 +395,7 @@ impl Store {
                 break;
             }
             self.release_blocks();
+            self.let_leaves_go();
             // All who waited have seen what came.
             self.bad_loads.clear();
             self.maps.release_arrived();
@@ -412,7 +424,8 @@ impl Store {
                 return false;
             }
             self.spend(COST_RELEASE);
-            self.allocation.release_some();
+            let promised = self.needed() + POOL;
+            self.allocation.release_some(promised);
         }
         true
     }
@@ -537,8 +550,11 @@ impl Store {
     /// The cost of taking a completion up.
     fn cost_of(&self, purpose: &Purpose) -> u64 {
         match purpose {
-            Purpose::Page(_) | Purpose::Node(_) if self.checksums.of_version_1 => COST_BLOCK + COST_SIPHASH,
-            Purpose::Page(_) | Purpose::Node(_) => COST_BLOCK,
+            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Run(_) if self.checksums.of_version_1 => {
+                COST_BLOCK + COST_SIPHASH
+            }
+            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) => COST_BLOCK,
+            Purpose::Run(_) => COST_BLOCK_OF_RUN,
             _ => COST_WRITTEN,
         }
     }
@@ -547,7 +563,9 @@ impl Store {
         self.spend(self.cost_of(&purpose));
         match purpose {
             Purpose::Page(read) => self.page_arrived(world, read, result),
+            Purpose::Run(read) => self.arrived = self.run_arrived(world, read, result).then_some((purpose, result)),
             Purpose::Node(key) => self.node_arrived(world, key, result),
+            Purpose::Leaf(leaf) => self.leaf_arrived(world, leaf, result),
             Purpose::Copy(place) => {
                 self.copies.under_way -= 1;
                 if let Some((frame, block)) = place {
@@ -610,6 +628,7 @@ impl Store {
             || self.maps.give_back()
             || self.promises.give_back()
             || self.loads.give_back()
+            || self.leaf_reads.give_back()
             || self.page_reads.give_back();
     }
 
@@ -714,43 +733,6 @@ impl Store {
     /// Whether there are map nodes that only a generation writes.
     pub fn has_unwritten(&self) -> bool {
         self.maps.dirty_len() > 0
-    }
-
-    /// Blocks that are spoken for.
-    pub(crate) fn needed(&self) -> u64 {
-        let dirty = if self.is_frozen() {
-            0
-        } else {
-            self.maps.dirty_len() as u64
-        };
-        let changes = self.pending.cost() + self.prepared.cost();
-        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks
-    }
-
-    /// Whether `blocks` more may be promised to writers, who leave the pool alone.
-    pub(crate) fn has_room(&self, blocks: u64) -> bool {
-        self.allocation.free_blocks() >= self.needed() + POOL + blocks
-    }
-
-    /// Takes a block for a page of a sync, out of its share of the promises.
-    pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
-        let block = self.allocation.alloc().ok_or(Failure::DiskFull)?;
-        self.draw(share);
-        Ok(block)
-    }
-
-    /// Takes a block for the running checkpoint.
-    pub(crate) fn take_young_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
-        let block = self.allocation.alloc_young().ok_or(Failure::DiskFull)?;
-        self.draw(share);
-        Ok(block)
-    }
-
-    fn draw(&mut self, share: &mut u64) {
-        if *share > 0 {
-            *share -= 1;
-            self.budget = self.budget.saturating_sub(1);
-        }
     }
 
     /// Secret words for a generator of passwords. Each mount for writing has committed a generation that no mount

@@ -5,6 +5,7 @@ use crate::checksum::Key;
 use crate::containers::push_reserved;
 use crate::geometry::{Geometry, INDEX_MAX};
 use crate::heap::with_room;
+use crate::sums::{TOTAL_WORDS, Totals};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
 
@@ -16,16 +17,24 @@ pub(crate) const VERSION: u32 = 2;
 const OLDEST: u32 = 1;
 /// Feature of reading: blocks may bear the checksum of version 1.
 const CHECKSUMS_OF_VERSION_1: u64 = 1;
+/// Feature of reading: inner nodes of the table tell of the leaves below them, and the superblock tells sums over all rows.
+const LEAVES_ARE_TOLD: u64 = 2;
+const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD;
 /// No store lives so long; so generations can be counted on without fear of overflow.
 const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
 const CLEAN: u32 = 1;
 /// Offset of the version.
+#[cfg(test)]
 const VERSION_AT: usize = 8;
 /// Offset of the two words of features, without which nobody may read the store, and write to it; behind the longest index.
 const FEATURES_AT: usize = 112 + 8 * INDEX_MAX as usize;
+/// Offset of what is told of all rows.
+const TOTALS_AT: usize = FEATURES_AT + 16;
 /// Offset of the generation.
 const GENERATION_AT: usize = 32;
+/// Offset of the key.
+const KEY_AT: usize = 48;
 /// Offset of the checksum: the last word.
 const CHECKSUM_AT: usize = BLOCK - 8;
 
@@ -45,6 +54,9 @@ pub(crate) struct Superblock {
     pub(crate) key: Key,
     /// Whether there may be blocks that bear the checksum of version 1.
     pub(crate) of_version_1: bool,
+    /// Whether inner nodes of the table tell of the leaves below them, and the totals are known.
+    pub(crate) leaves_are_told: bool,
+    pub(crate) totals: Totals,
     /// Features of writing, none of which is known.
     pub(crate) writing: u64,
     pub(crate) geometry: Geometry,
@@ -109,9 +121,15 @@ impl Superblock {
             self.index.len() as u64,
         ]);
         out.put_all(&self.index, |sum| sum.to_le_bytes());
-        let features = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
-        set_word(bytes, FEATURES_AT, features);
+        let of_version_1 = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
+        let told = if self.leaves_are_told { LEAVES_ARE_TOLD } else { 0 };
+        set_word(bytes, FEATURES_AT, of_version_1 | told);
         set_word(bytes, FEATURES_AT + 8, self.writing);
+        if self.leaves_are_told {
+            for (word, at) in self.totals.to_words().into_iter().zip((TOTALS_AT..).step_by(8)) {
+                set_word(bytes, at, word);
+            }
+        }
         // Both copies carry the checksum of the first one's place, so that they are equal.
         let checksum = self.key.checksum(block & !1, &bytes[..CHECKSUM_AT]);
         set_word(bytes, CHECKSUM_AT, checksum);
@@ -133,6 +151,11 @@ impl Superblock {
         let mut found = Self::decode_fields(&mut reader)?;
         let [reading, writing] = [0, 8].map(|at| word(bytes, FEATURES_AT + at));
         found.of_version_1 = version == 1 || reading & CHECKSUMS_OF_VERSION_1 != 0;
+        found.leaves_are_told = version != 1 && reading & LEAVES_ARE_TOLD != 0;
+        if found.leaves_are_told {
+            let words: [u64; TOTAL_WORDS] = core::array::from_fn(|at| word(bytes, TOTALS_AT + 8 * at));
+            found.totals = Totals::from_words(words);
+        }
         found.writing = writing;
         let checksum = word(bytes, CHECKSUM_AT);
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
@@ -140,25 +163,23 @@ impl Superblock {
             && found.index.len() as u64 == found.geometry.index_blocks()
             && found.generation % 2 == block / 2
             && (1..GENERATION_END).contains(&found.generation);
-        match reading & !CHECKSUMS_OF_VERSION_1 {
+        match reading & !KNOWN {
             _ if !intact => Err(Unfit::Damaged),
             0 => Ok((found, checksum)),
             unknown => Err(Unfit::Features(unknown)),
         }
     }
 
-    /// A superblock of ours in which only the version has rotted is not of a newer system.
+    /// The key and the checksum stay where they are in every version, and the checksum stays what it is: a copy that does not bear its own is rotten, whatever version it
+    /// says.
     fn newer_or_rotten(block: u64, bytes: &[u8; BLOCK], version: u32) -> Unfit {
-        let mut ours = *bytes;
-        for known in OLDEST..=VERSION {
-            ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&known.to_le_bytes());
-            match Self::decode(block, &ours) {
-                Ok(_) | Err(Unfit::Features(_)) => return Unfit::Damaged,
-                Err(Unfit::NoHeap) => return Unfit::NoHeap,
-                Err(_) => {}
-            }
+        let [low, high] = [0, 8].map(|at| word(bytes, KEY_AT + at));
+        let is_whole = Key { low, high }.checksum(block & !1, &bytes[..CHECKSUM_AT]) == word(bytes, CHECKSUM_AT);
+        if is_whole {
+            Unfit::Newer(version)
+        } else {
+            Unfit::Damaged
         }
-        Unfit::Newer(version)
     }
 
     /// The generation that an unreadable superblock says it is of.
@@ -182,6 +203,8 @@ impl Superblock {
                 high: reader.u64()?,
             },
             of_version_1: false,
+            leaves_are_told: false,
+            totals: Totals::default(),
             writing: 0,
             geometry,
             address_bits,
@@ -218,6 +241,8 @@ mod tests {
             nonce: 7,
             key: Key { low: 1, high: 2 },
             of_version_1: false,
+            leaves_are_told: true,
+            totals: Totals::from_words([8, 9, 10, 11, 12]),
             writing: 0,
             geometry,
             address_bits: 47,
@@ -247,6 +272,32 @@ mod tests {
             let mut bad = block;
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Superblock::decode(0, &bad).is_err(), "bit {bit}");
+        }
+    }
+
+    /// Two turned bits, one of them in the version, made a store that of a newer system, which refused it for good.
+    #[test]
+    fn only_what_bears_its_own_checksum_is_newer() {
+        let mut block = [7; BLOCK];
+        sample().encode(1, &mut block);
+        for version_bit in 0..32 {
+            let mut newer = block;
+            newer[VERSION_AT + version_bit / 8] ^= 1 << (version_bit % 8);
+            for other in (8 * VERSION_AT + 32..BLOCK * 8).step_by(37) {
+                let mut bad = newer;
+                bad[other / 8] ^= 1 << (other % 8);
+                assert_eq!(
+                    Superblock::decode(0, &bad),
+                    Err(Unfit::Damaged),
+                    "bits {version_bit}, {other}"
+                );
+            }
+            let version = word(&newer, VERSION_AT) as u32;
+            let checksum = sample().key.checksum(0, &newer[..CHECKSUM_AT]);
+            set_word(&mut newer, CHECKSUM_AT, checksum);
+            if version > VERSION {
+                assert_eq!(Superblock::decode(0, &newer), Err(Unfit::Newer(version)));
+            }
         }
     }
 }

@@ -136,9 +136,9 @@ impl Store {
 
     /// Whether there is room for the pages of all syncs once more. Those of a sync that fails keep their blocks until the next checkpoint is over, which
     /// writes them to others.
-    fn may_fail(&self, request: &SyncRequest) -> bool {
+    fn may_fail(&mut self, request: &SyncRequest) -> bool {
         let pages = self.syncs().map(|sync| sync.pages.len()).sum::<usize>() + request.pages.len();
-        self.allocation.free_blocks() >= self.needed() + pages as u64
+        self.allocation.promise(self.needed() + pages as u64).is_ok()
     }
 
     /// Hands the promises of its pages over to a request, or none of them.
@@ -259,7 +259,7 @@ impl Store {
     fn fits(&self, request: &SyncRequest) -> bool {
         let waiting = self.queue.iter().filter(|work| matches!(work, Work::Sync(_)));
         // Nothing builds on a job that has failed, as long as the caller may not know that.
-        if self.is_undoing || self.over_share.is_some() || waiting.count() >= GROUP_MAX {
+        if self.is_undoing || self.over_share.is_some() || self.unnoted.is_some() || waiting.count() >= GROUP_MAX {
             return false;
         }
         let (end, blocks) = (self.journal_end(), request.blocks());
@@ -288,11 +288,13 @@ impl Store {
         self.events.tell(event(request.ticket));
     }
 
-    /// Notes rows again whose change was not carried. A sync carries the rows of the objects that it names all the same, so what finds no
-    /// heap here comes with the next checkpoint at the latest.
+    /// Notes rows again whose change was not carried. Records know only what is noted, so where one finds no heap here, no record is accepted before
+    /// a generation, which carries all rows.
     pub(crate) fn changed_again(&mut self, bases: impl Iterator<Item = u64>) {
         for base in bases {
-            let _ = self.changed.insert(base, ());
+            if self.changed.insert(base, ()).is_err() {
+                self.unnoted = Some(self.checkpoints);
+            }
         }
     }
 

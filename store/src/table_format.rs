@@ -4,7 +4,8 @@
 //! leaf      magic u32, rows u32, then rows: head (64), levels u8, map entry (16), body length u32,
 //!           then the body, or, if that is longer than 1024 bytes, {block, checksum} of each
 //!           overflow block
-//! inner     magic u32, children u32, then {smallest key, block, checksum} of each child
+//! inner     magic u32, children u32, then {smallest key, block, checksum} of each child; where that is a
+//!           leaf, the upper 16 bits of the block's word are its summary (`table/paging.rs`)
 //! overflow  a piece of a body, up to 4096 bytes, the rest zero
 //! ```
 
@@ -14,7 +15,7 @@ use crate::heap::with_room;
 use crate::map::{Entry, LEVELS_MAX, MapRoot};
 use crate::record::{HEAD_BYTES, ObjectRecord};
 use crate::superblock::Place;
-use crate::table::{Body, Part, Row, Table};
+use crate::table::{Body, Part, Row, Summary, Table};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
 
@@ -31,6 +32,10 @@ const BODY_MAX: usize = 64 * 1024;
 pub(crate) const LEAF_BYTES: usize = BLOCK - HEADER;
 /// Children of an inner node.
 pub(crate) const INNER_MAX: usize = (BLOCK - HEADER) / 24;
+/// Overflow blocks of one row, at most.
+pub(crate) const OVERFLOW_MAX: usize = BODY_MAX / BLOCK;
+/// Bits of a word that are the number of a block.
+const BLOCK_BITS: u32 = 48;
 
 /// Overflow blocks for a body of that length.
 pub(crate) fn overflow_blocks(body_bytes: usize) -> usize {
@@ -74,9 +79,12 @@ pub(crate) fn encode(table: &Table, part: Part, out: &mut [u8; BLOCK]) -> u64 {
                 bytes.put_u32(children.len() as u32);
                 for &(key, child) in children {
                     let place = table.place(child);
-                    bytes.put_words([key, place.block, place.checksum]);
+                    let told = table.summary(child).map_or(0, Summary::to_bits);
+                    let block = place.block | u64::from(told) << BLOCK_BITS;
+                    bytes.put_words([key, block, place.checksum]);
                 }
             }
+            Body::Absent(_) => {}
         },
         Part::Overflow(id, at, _) => {
             if let Body::Leaf(rows) = table.body(id)
@@ -102,34 +110,85 @@ fn encode_row(row: &Row, bytes: &mut Writer<'_>) {
     }
 }
 
+/// A row of a leaf as it was found. Where it has overflow blocks it still lacks its body, whose length is given.
+pub(crate) type FoundRow = (Row, usize);
+
+/// A child of an inner node as it was found: its smallest key, its place, and what is told of it.
+pub(crate) type FoundChild = (u64, Place, Option<Summary>);
+
 /// A node as it was found.
 pub(crate) enum Decoded {
-    /// Rows; one with overflow blocks still lacks its body, whose length is given.
-    Leaf(Vec<(Row, usize)>),
-    /// Children.
-    Inner(Vec<(u64, Place)>),
+    Leaf(Vec<FoundRow>),
+    Inner(Vec<FoundChild>),
 }
 
-/// Reads a node.
-pub(crate) fn decode(bytes: &[u8; BLOCK], address_bits: u32) -> Result<Decoded, Unread> {
+/// A leaf that is read row by row.
+#[derive(Copy, Clone)]
+pub(crate) struct LeafReader {
+    /// The place of the next row, and how many are left.
+    at: usize,
+    pub(crate) left: usize,
+}
+
+impl LeafReader {
+    /// # Errors
+    /// [`Unread::Nonsense`]: it is no leaf.
+    pub(crate) fn new(bytes: &[u8; BLOCK]) -> Result<Self, Unread> {
+        match head(bytes)? {
+            (LEAF_MAGIC, left) => Ok(Self { at: HEADER, left }),
+            _ => Err(Unread::Nonsense),
+        }
+    }
+
+    /// The next row.
+    pub(crate) fn next(&mut self, bytes: &[u8; BLOCK], address_bits: u32) -> Result<Option<FoundRow>, Unread> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(bytes.get(self.at..).unwrap_or_default());
+        let row = decode_row(&mut reader, address_bits)?;
+        self.at = BLOCK - reader.left();
+        self.left -= 1;
+        Ok(Some(row))
+    }
+}
+
+/// The magic of a node, and how many rows or children it has.
+fn head(bytes: &[u8; BLOCK]) -> Result<(u32, usize), Unread> {
     let mut reader = Reader::new(bytes);
     let magic = reader.u32()?;
     let count = reader.u32()? as usize;
     if count > BLOCK / 24 {
         return Err(Unread::Nonsense);
     }
-    match magic {
-        LEAF_MAGIC => {
+    Ok((magic, count))
+}
+
+/// Whether a block says that it is a leaf.
+pub(crate) fn is_leaf(bytes: &[u8; BLOCK]) -> bool {
+    head(bytes).is_ok_and(|(magic, _)| magic == LEAF_MAGIC)
+}
+
+/// Reads a node.
+pub(crate) fn decode(bytes: &[u8; BLOCK], address_bits: u32) -> Result<Decoded, Unread> {
+    match head(bytes)? {
+        (LEAF_MAGIC, count) => {
             let mut rows = with_room(count)?;
-            for _ in 0..count {
-                push_reserved(&mut rows, decode_row(&mut reader, address_bits)?);
+            let mut leaf = LeafReader::new(bytes)?;
+            while let Some(row) = leaf.next(bytes, address_bits)? {
+                push_reserved(&mut rows, row);
             }
             Ok(Decoded::Leaf(rows))
         }
-        INNER_MAGIC if count > 0 => {
+        (INNER_MAGIC, count) if count > 0 => {
             let mut children = with_room(count)?;
+            let mut reader = Reader::new(&bytes[HEADER..]);
             for _ in 0..count {
-                push_reserved(&mut children, (reader.u64()?, decode_place(&mut reader)?));
+                let key = reader.u64()?;
+                let mut place = decode_place(&mut reader)?;
+                let told = (place.block >> BLOCK_BITS) as u16;
+                place.block &= (1 << BLOCK_BITS) - 1;
+                push_reserved(&mut children, (key, place, Summary::from_bits(told)));
             }
             Ok(Decoded::Inner(children))
         }
@@ -142,7 +201,7 @@ fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Unread> {
     Ok(Place { block, checksum })
 }
 
-fn decode_row(reader: &mut Reader<'_>, address_bits: u32) -> Result<(Row, usize), Unread> {
+fn decode_row(reader: &mut Reader<'_>, address_bits: u32) -> Result<FoundRow, Unread> {
     let mut record = ObjectRecord::decode_head(reader)?;
     let levels = reader.u8()?;
     let entry = Entry::from_words([reader.u64()?, reader.u64()?]);
@@ -159,7 +218,7 @@ fn decode_row(reader: &mut Reader<'_>, address_bits: u32) -> Result<(Row, usize)
         push_reserved(&mut overflow, decode_place(reader)?);
     }
     let map = MapRoot { levels, entry };
-    Ok((Row { record, map, overflow }, length))
+    Ok((Row::read(record, map, overflow), length))
 }
 
 #[cfg(test)]
@@ -177,7 +236,7 @@ mod tests {
                 capabilities,
                 ..ObjectRecord::default()
             };
-            table.put(record).expect("memory");
+            table.put(record, crate::table::Held::No).expect("memory");
         }
         let mut block = [0; BLOCK];
         let (mut way, mut parts) = (table.begin_listing().unwrap(), crate::containers::List::default());

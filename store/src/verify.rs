@@ -5,13 +5,14 @@
 //! for the disk and wants no job under way.
 
 use crate::blocking::{read_block, read_blocks};
-use crate::containers::{copied, push_reserved};
+use crate::containers::{Map, copied, push_reserved};
 use crate::event::{MountError, Structure};
+use crate::geometry::BITS;
 use crate::heap::{with_room, zeroed};
 use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page};
 use crate::store::Store;
 use crate::superblock::Place;
-use crate::table::Body;
+use crate::table::{Absent, Body, Row};
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
@@ -76,7 +77,8 @@ struct Check<'a, W: World> {
     store: &'a Store,
     world: &'a mut W,
     report: &'a mut dyn FnMut(Finding),
-    reached: Vec<u64>,
+    /// Blocks that were reached, by group.
+    reached: Map<usize, Vec<u64>>,
     tally: Verification,
     /// Pages whose contents are yet to be read.
     batch: Vec<(u64, u64, Entry)>,
@@ -88,12 +90,11 @@ impl Store {
     /// # Errors
     /// [`MountError::Memory`] if no frame or no heap could be had.
     pub fn verify(&self, world: &mut impl World, report: &mut dyn FnMut(Finding)) -> Result<Verification, MountError> {
-        let blocks = self.geometry.total - self.geometry.data_start();
         let mut check = Check {
             store: self,
             world,
             report,
-            reached: zeroed(blocks.div_ceil(64))?,
+            reached: Map::default(),
             tally: Verification::default(),
             batch: with_room(BATCH)?,
         };
@@ -114,24 +115,30 @@ impl<W: World> Check<'_, W> {
     }
 
     /// Notes that a block is reached; tells whether nothing else led to it before.
-    fn reach(&mut self, block: u64) -> bool {
+    fn reach(&mut self, block: u64) -> Result<bool, MountError> {
         self.tally.blocks += 1;
         if !self.store.geometry.is_data(block) {
             self.find(Finding::SharedBlock(block));
-            return true;
+            return Ok(true);
         }
         let bit = block - self.store.geometry.data_start();
-        let word = &mut self.reached[(bit / 64) as usize];
-        let mask = 1 << (bit % 64);
-        if *word & mask != 0 {
-            self.find(Finding::SharedBlock(block));
-            return false;
+        let group = (bit / BITS) as usize;
+        if !self.reached.has(group) {
+            self.reached.insert(group, zeroed(BITS / 64)?)?;
         }
-        *word |= mask;
-        if !self.store.allocation.used.get(bit) {
+        let words = self.reached.get_mut(group).map_or(&mut [][..], Vec::as_mut_slice);
+        let mask = 1 << (bit % 64);
+        if let Some(word) = words.get_mut((bit % BITS / 64) as usize) {
+            if *word & mask != 0 {
+                self.find(Finding::SharedBlock(block));
+                return Ok(false);
+            }
+            *word |= mask;
+        }
+        if !self.store.allocation.is_used(block) {
             self.find(Finding::MarkedFree(block));
         }
-        true
+        Ok(true)
     }
 
     fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>, MountError> {
@@ -150,14 +157,53 @@ impl<W: World> Check<'_, W> {
         for id in store.table.node_ids()? {
             self.table_block(store.table.place(id))?;
             if let Body::Leaf(rows) = store.table.body(id) {
-                for row in rows {
-                    for &place in &row.overflow {
-                        self.table_block(place)?;
-                    }
-                    self.tally.objects += 1;
-                    self.map(row.record.base, &row.map, row.record.pages)?;
-                }
+                self.rows(rows)?;
             }
+        }
+        // Those that are not in memory, in the order of their keys.
+        let mut next = 0;
+        while next < u64::MAX {
+            let (_, (_, end)) = store.table.leaf_and_range(next);
+            if let Some(absent) = store.table.absent_at(next) {
+                self.absent(absent)?;
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// A leaf that is not in memory.
+    fn absent(&mut self, absent: Absent) -> Result<(), MountError> {
+        let place = self.store.table.place(absent.leaf);
+        match self.store.read_leaf(self.world, place) {
+            Ok(rows) => {
+                if !self.store.table.may_be(absent, &rows) {
+                    self.find(Finding::TableOrder);
+                }
+                self.rows(&rows)
+            }
+            Err(MountError::Memory) => Err(MountError::Memory),
+            // That of the leaf itself was found before.
+            Err(MountError::Damaged(structure, block)) if block != place.block => {
+                self.find(Finding::Damaged {
+                    structure,
+                    block,
+                    base: absent.from(),
+                    page: 0,
+                });
+                Ok(())
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn rows(&mut self, rows: &[Row]) -> Result<(), MountError> {
+        for row in rows {
+            for &place in &row.overflow {
+                self.table_block(place)?;
+            }
+            self.tally.objects += 1;
+            self.map(row.record.base, &row.map, row.record.pages)?;
         }
         Ok(())
     }
@@ -168,7 +214,7 @@ impl<W: World> Check<'_, W> {
         if place.block == 0 {
             return Ok(());
         }
-        self.reach(place.block);
+        self.reach(place.block)?;
         if self.read(place)?.is_none() {
             self.find(Finding::Damaged {
                 structure: Structure::Table,
@@ -208,7 +254,7 @@ impl<W: World> Check<'_, W> {
             });
         } else if entry.block != 0 {
             // A node that many entries share is gone through once: six levels of such nodes would take for ever.
-            if !self.reach(entry.block) {
+            if !self.reach(entry.block)? {
                 return Ok(());
             }
             bytes = self.read(place)?;
@@ -256,7 +302,7 @@ impl<W: World> Check<'_, W> {
             return Ok(());
         }
         self.tally.pages += 1;
-        self.reach(entry.block);
+        self.reach(entry.block)?;
         let pending = self
             .store
             .pending
@@ -308,14 +354,16 @@ impl<W: World> Check<'_, W> {
 
     /// Compares what is marked as in use with what was reached.
     fn bitmap(&mut self) {
-        let start = self.store.geometry.data_start();
-        for at in 0..self.reached.len() {
-            let used = self.store.allocation.used.0.get(at).copied().unwrap_or(0);
-            let leaked = used & !self.reached[at];
-            for bit in (0..64).filter(|bit| leaked & (1 << bit) != 0) {
-                let block = start + at as u64 * 64 + bit;
-                if !self.store.table.is_released(block) {
-                    self.find(Finding::Leaked(block));
+        let (start, store) = (self.store.geometry.data_start(), self.store);
+        for group in 0..store.allocation.bitmap_blocks() {
+            for (at, &used) in store.allocation.used_words(group).iter().enumerate() {
+                let reached = self.reached.get_ref(group).and_then(|words| words.get(at));
+                let leaked = used & !reached.copied().unwrap_or(0);
+                for bit in (0..64).filter(|bit| leaked & (1 << bit) != 0) {
+                    let block = start + group as u64 * BITS + at as u64 * 64 + bit;
+                    if !self.store.table.is_released(block) {
+                        self.find(Finding::Leaked(block));
+                    }
                 }
             }
         }

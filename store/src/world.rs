@@ -54,6 +54,9 @@ pub struct QueueFull;
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct DiskError;
 
+/// Blocks that one request reads at most.
+pub const RUN_MAX: usize = 16;
+
 /// A disk of 4 KiB blocks that works asynchronously. Requests complete in any order, and nothing
 /// is stable before a flush that was submitted after its completion is complete itself.
 pub trait Disk {
@@ -64,6 +67,15 @@ pub trait Disk {
     /// # Errors
     /// [`QueueFull`] if it must be offered again after a completion.
     fn submit(&mut self, request: Request) -> Result<(), QueueFull>;
+    /// Hands over, as one request, to read neighbouring blocks, from the first one on, each into a frame, [`RUN_MAX`] at most. It has one completion, and none of the frames
+    /// counts as read if that is an error. A disk that knows no such requests takes none.
+    ///
+    /// # Errors
+    /// [`QueueFull`]: nothing was handed over, and the caller may ask for the blocks one by one.
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        let _ = (tag, first, frames);
+        Err(QueueFull)
+    }
     /// A request that is complete: its tag and how it went.
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)>;
     /// Returns when at least one completion is there. Used only by mount, format, verify and host tools.

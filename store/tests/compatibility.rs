@@ -28,6 +28,7 @@ fn record(base: u64, pages: u64) -> ObjectRecord {
     ObjectRecord {
         base,
         pages,
+        birth: 0,
         flags: 1,
         account: 2,
         created_ns: 3,
@@ -241,7 +242,7 @@ fn images_of_every_version_open_and_become_those_of_this_one() {
         assert_eq!(to_text(&world), text, "a read-only mount wrote");
         let mut store = open(&mut world, MountMode::ReadWrite);
         check(&mut store, &mut world, 4);
-        // What was there stays where it was, and is read behind further power cuts, too.
+        // Old blocks stay where they were, and are read behind further power cuts, too.
         for stamp in [8, 9] {
             let again = page(&mut world, SPARSE, 5, stamp);
             store.sync_begin(&mut world, vec![again], &[]).expect("heap");

@@ -42,7 +42,7 @@ fn dirty(world: &mut PlainWorld, store: &mut Store, page: u64, stamp: u8) -> Dir
     world.dirty(BASE, page, stamp)
 }
 
-/// What a checkpoint did.
+/// The work of a checkpoint.
 #[derive(PartialEq, Debug)]
 struct Did {
     makes_generation: bool,

@@ -613,27 +613,6 @@ fn wrong_usage_says_what_is_right() {
     assert!(refused(&["debugger", "/nonexistent/socket", "threads"], 1).contains("--debugger /nonexistent/socket"));
 }
 
-/// A disk that the machine's memory cannot bear is not made for a run; the refusal says what would be enough, if anything is.
-#[test]
-fn a_disk_too_large_for_the_machine_is_not_made() {
-    let folder = Folder::new("heap");
-    let image = folder.file("a.img");
-    for (size, memory, reason) in [
-        ("256G", "128M", "'./gond run --memory 352M'"),
-        ("1T", "1G", "'./gond run --memory 1120M'"),
-        ("8T", "4G", "No machine has that much heap"),
-        ("16T", "8G", "No machine has that much heap"),
-    ] {
-        let words = ["run", "--disk", &image, "--disk-size", size, "--memory", memory];
-        let complaint = refused(&words, 1);
-        assert!(
-            complaint.contains(reason) && !complaint.contains("building"),
-            "{size}: {complaint}"
-        );
-        assert!(!Path::new(&image).exists(), "{size}");
-    }
-}
-
 /// The smallest disks: each size that is taken works until the disk has no room, and then says so and works on.
 #[test]
 fn the_smallest_disks_work() {
@@ -698,22 +677,26 @@ fn a_file_larger_than_the_room_is_refused_with_both_sizes() {
     assert!(ok(&["check", &image]).ends_with("is sound\n"));
 }
 
-/// A large disk costs what is on it: a file, a check and an export are done in a moment, and take hardly any room.
+/// A large disk costs what is on it: a file, a check and an export are done in a moment, and take hardly any room. The last is nearly the largest; some
+/// file systems have no file of 16 TiB.
 #[test]
 fn a_large_disk_is_sparse() {
     let folder = Folder::new("large");
     let (image, file, back) = (folder.file("a.img"), folder.file("in"), folder.file("out"));
     std::fs::write(&file, noise(300_000)).unwrap();
-    ok(&["format", &image, "--bare", "--disk-size", "96G"]);
-    ok(&["import", &image, &file, "file"]);
-    assert!(ok(&["check", &image]).ends_with("is sound\n"));
-    ok(&["export", &image, "file", &back]);
-    assert!(std::fs::read(&back).unwrap() == noise(300_000));
-    let metadata = std::fs::metadata(&image).unwrap();
-    assert!(
-        metadata.len() == 96 << 30 && metadata.blocks() * 512 < 1 << 20,
-        "{metadata:?}"
-    );
+    for gib in [96, 1 << 10, (16 << 10) - 1] {
+        ok(&["format", &image, "--bare", "--disk-size", &format!("{gib}G")]);
+        ok(&["import", &image, &file, "file"]);
+        assert!(ok(&["check", &image]).ends_with("is sound\n"));
+        ok(&["export", &image, "file", &back]);
+        assert!(std::fs::read(&back).unwrap() == noise(300_000));
+        let metadata = std::fs::metadata(&image).unwrap();
+        assert!(
+            metadata.len() == gib << 30 && metadata.blocks() * 512 < 2 << 20,
+            "{metadata:?}"
+        );
+        std::fs::remove_file(&image).unwrap();
+    }
 }
 
 #[test]

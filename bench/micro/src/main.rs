@@ -2,14 +2,18 @@
 //!
 //! `micro` prints a line for each row ([`rows::ROWS`]): `row=NAME ticks=MEDIAN min=… n=… ns=…`, all for
 //! one operation, warm. `micro ROW...` measures only those; `micro --list` tells what each measures.
-//! `micro --scale` measures what several threads get done together, for a machine with several processors.
+//! `micro --scale` measures what several threads get done together, for a machine with several processors. `micro --started NAME` tells how long the start took, and the bytes of the
+//! server's heap: the rows `start-NAME` and `start-NAME-heap`. With FIRST COUNT STEP it reads so many objects then and tells the bytes once more.
 //! Under an instruction-counting emulator a tick is an instruction, the nanoseconds mean nothing, and
 //! the row that waits for the disk is left out unless it is named.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
 
+mod disk;
+mod idle;
 mod latency;
+mod protected;
 mod rows;
 mod scale;
 
@@ -48,6 +52,19 @@ fn main() -> Result<(), String> {
         return Ok(());
     }
     let ticks_per_us = system::boot().map_or(0, |boot| boot.ticks_per_us);
+    if let ["--started", name, ref objects @ ..] = wanted[..] {
+        let memory = system::memory().map_err(|error| format!("not measured: {error}"))?;
+        let boot = system::boot().map_err(|error| format!("not measured: {error}"))?;
+        println!("row=start-{name} ticks={}", boot.boot_ns);
+        println!("row=start-{name}-heap bytes={}", memory.heap_bytes);
+        let objects: Vec<u64> = objects.iter().map_while(|number| number.parse().ok()).collect();
+        if let [first, count, step] = objects[..] {
+            disk::read_some(first, count, step).map_err(|error| format!("not measured: {error}"))?;
+            let memory = system::memory().map_err(|error| format!("not measured: {error}"))?;
+            println!("row=start-{name}-active-heap bytes={}", memory.heap_bytes);
+        }
+        return Ok(());
+    }
     if wanted == ["--scale"] {
         let measured = scale::measure(|samples| println!("{}", samples.row(ticks_per_us)));
         return measured.map_err(|error| format!("not measured: {error}"));
@@ -64,9 +81,10 @@ fn main() -> Result<(), String> {
     } else {
         ""
     };
-    let is_wanted = |name| {
+    let is_wanted = |name: &str| {
         if wanted.is_empty() {
-            name != unwanted
+            // Those of the disk need data that stands there from the start.
+            name != unwanted && !name.starts_with("disk-")
         } else {
             wanted.contains(&name)
         }

@@ -13,15 +13,14 @@ use rt::{
         layout::{CALL_DEPTH_MAX, Capability, PRIORITY_DEFAULT},
     },
     arguments, call,
-    pdx::{self, Domain},
-    pdx_entry,
+    pdx::Domain,
     sync::Semaphore,
     task::{Options, Program},
     thread::{self, Thread},
     thread_entry,
 };
 
-use crate::{WORD_NOTHING, latency::longest};
+use crate::{WORD_NOTHING, disk, latency::longest, protected};
 
 /// A row: its name, what it measures, and the measurement.
 pub struct Measurement {
@@ -70,12 +69,12 @@ pub static ROWS: &[Measurement] = &[
     row(
         "pdx-round-trip",
         "a protected call and its return; the callee's domain holds nothing of the caller's",
-        pdx_round_trip,
+        protected::round_trip,
     ),
     row(
         "pdx-merge",
         "a protected call and its return; the callee's domain extends the caller's",
-        pdx_merge,
+        protected::merged,
     ),
     row(
         "sem-signal-wait",
@@ -120,17 +119,17 @@ pub static ROWS: &[Measurement] = &[
     row(
         "first-touch",
         "writing to a further page of an object for the first time, its frame zeroed beforehand in idle time",
-        first_touch,
+        |name| touch_fresh_pages::<1>(name, PAGE, wait_for_frames),
     ),
     row(
         "first-touch-zeroing",
         "the same where nobody was idle: the fault fills the frame with zeroes",
-        first_touch_zeroing,
+        |name| touch_fresh_pages::<1>(name, PAGE, |_| Ok(())),
     ),
     row(
         "first-touch-in-turn",
         "first-touch with two objects, whose pages are touched in turn",
-        first_touch_in_turn,
+        |name| touch_fresh_pages::<2>(name, PAGE, wait_for_frames),
     ),
     row(
         "first-touch-of-16",
@@ -138,9 +137,19 @@ pub static ROWS: &[Measurement] = &[
         |name| touch_fresh_pages::<16>(name, PAGE, wait_for_frames),
     ),
     row(
+        "first-touch-of-64",
+        "the same with sixty-four objects, twice as many as a domain remembers slots",
+        |name| touch_fresh_pages::<64>(name, PAGE, wait_for_frames),
+    ),
+    row(
+        "first-touch-kept",
+        "writing to a further page of an object that is kept, which has nothing on the disk yet",
+        first_touch_kept,
+    ),
+    row(
         "first-touch-new-slot",
         "writing to the first page of a further slot of an object (2 MiB), frames zeroed beforehand",
-        first_touch_new_slot,
+        |name| touch_fresh_pages::<1>(name, SLOT, wait_for_frames),
     ),
     row(
         "longest-interrupts-off",
@@ -181,44 +190,75 @@ pub static ROWS: &[Measurement] = &[
     row(
         "pdx-12",
         "twelve procedures in turn: a protected call and its return",
-        |name| in_turn(name, 12),
+        |name| protected::in_turn(name, 12),
     ),
     row(
         "pdx-100",
         "a hundred procedures in turn: a protected call and its return",
-        |name| in_turn(name, 100),
+        |name| protected::in_turn(name, 100),
+    ),
+    row(
+        "pdx-10-domains",
+        "ten procedures, each of a domain of its own, in no order: a protected call and its return",
+        protected::of_domains,
     ),
     row(
         "pdx-depth-8",
         "a protected call and its return, of eight that are inside of one another",
-        |name| nested(name, 8, Domain::Empty),
+        |name| protected::nested(name, 8, Domain::Empty),
     ),
     row(
         "pdx-depth-8-merge",
         "the same where each callee's domain extends its caller's",
-        |name| nested(name, 8, Domain::Merge),
+        |name| protected::nested(name, 8, Domain::Merge),
     ),
     row(
         "pdx-depth-32",
         "the same of as many as can be inside of one another",
-        |name| nested(name, CALL_DEPTH_MAX as u64, Domain::Merge),
+        |name| protected::nested(name, CALL_DEPTH_MAX as u64, Domain::Merge),
     ),
     row(
         "pdx-crowded",
         "a protected call and its return while twelve other calls wait inside of the callee",
-        crowded,
+        protected::crowded::<12>,
+    ),
+    row(
+        "pdx-crowded-20",
+        "the same with twenty, which is more than may be inside without the server's leave",
+        protected::crowded::<20>,
+    ),
+    row(
+        "pdx-explicit-apd",
+        "a protected call, in an APD that the caller describes, and its return",
+        protected::explicit_apd,
     ),
     row(
         "pdx-after-apd-change",
         "a protected call and its return after another domain has changed its APD",
-        after_apd_change,
+        protected::after_apd_change,
     ),
     row(
         "pdx-vector",
         "a protected call and its return; caller and callee use vector registers each time",
-        pdx_vector,
+        protected::with_vectors,
     ),
     row(WAITS, "putting one changed page on stable storage", page_flush),
+    row(
+        "disk-read-in-turn",
+        "a page from the disk, one behind the other, without the time in which the reader waits",
+        disk::in_turn,
+    ),
+    row("disk-read-at-random", "the same of pages at random", disk::at_random),
+    row(
+        "disk-objects-1k",
+        "a thousand objects of a page, each made, written, kept, read and deleted",
+        disk::few_objects,
+    ),
+    row(
+        "disk-objects-16k",
+        "the same of 16,000 objects, more than can be active at once",
+        disk::many_objects,
+    ),
 ];
 
 fn null_call(name: &'static str) -> Result<Samples> {
@@ -274,246 +314,6 @@ fn apd_lookup(name: &'static str) -> Result<Samples> {
         }
         Ok(())
     })
-}
-
-pdx_entry!(pub nothing_entry, nothing);
-
-fn nothing(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    (w0, 0)
-}
-
-pdx_entry!(pub vector_entry, vector);
-
-fn vector(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    call::use_vectors();
-    (w0, 0)
-}
-
-/// Measures while procedures of this very image can be called by this domain and by theirs, which holds the image.
-fn with_procedures(entries: &[pdx::Entry], measure: impl FnOnce() -> Result<Samples>) -> Result<Samples> {
-    /// Entries of a password.
-    const TOGETHER: usize = 10;
-    let image = pdx::own_image().ok_or(rt::Error::NotAProgram)?.0;
-    let mut callee = pdx::clist_for(&[])?;
-    let mut own = Clist::create()?;
-    let mut passwords = [0; 10];
-    for (place, entries) in passwords.iter_mut().zip(entries.chunks(TOGETHER)) {
-        let password = pdx::register(image, &callee, entries)?;
-        let capability = Capability {
-            address: image,
-            password,
-        };
-        own.insert(capability)?;
-        callee.insert(capability)?;
-        *place = password;
-    }
-    call::apd_insert(0, own.object().base())?;
-    let samples = measure();
-    call::apd_delete(0)?;
-    for password in passwords.into_iter().filter(|&password| password != 0) {
-        call::obj_passwd(image, password, 0)?;
-    }
-    own.delete()?;
-    callee.delete()?;
-    samples
-}
-
-/// Calls a procedure in a domain that holds the image and, by `domain`, more.
-fn protected_call(name: &'static str, domain: Domain) -> Result<Samples> {
-    const BATCH: u64 = 100;
-    let entry = nothing_entry();
-    with_procedures(&[entry], || {
-        Samples::new(name, BATCH).take(SAMPLES, || {
-            for index in 0..BATCH {
-                pdx::call(entry, domain, [index, 0, 0, 0])?;
-            }
-            Ok(())
-        })
-    })
-}
-
-/// The same with vector registers.
-fn pdx_vector(name: &'static str) -> Result<Samples> {
-    const BATCH: u64 = 100;
-    let entry = vector_entry();
-    with_procedures(&[entry], || {
-        Samples::new(name, BATCH).take(SAMPLES, || {
-            for index in 0..BATCH {
-                call::use_vectors();
-                pdx::call(entry, Domain::Empty, [index, 0, 0, 0])?;
-            }
-            Ok(())
-        })
-    })
-}
-
-/// A hundred procedures.
-macro_rules! procedures {
-    ($($tens:ident $first:literal),+) => {
-        $(mod $tens {
-            procedures!(ten: $first, e0 0, e1 1, e2 2, e3 3, e4 4, e5 5, e6 6, e7 7, e8 8, e9 9);
-        })+
-
-        fn procedures() -> [[pdx::Entry; 10]; 10] {
-            [$($tens::entries(),)+]
-        }
-    };
-    (ten: $first:literal, $($entry:ident $number:literal),+) => {
-        $(rt::pdx_entry!(pub $entry, $crate::rows::number::<{ $first + $number }>);)+
-
-        pub fn entries() -> [rt::pdx::Entry; 10] {
-            [$($entry(),)+]
-        }
-    };
-}
-
-procedures!(a 0, b 10, c 20, d 30, e 40, f 50, g 60, h 70, i 80, j 90);
-
-/// Each is another function.
-fn number<const NUMBER: u64>(w0: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    (w0, NUMBER)
-}
-
-/// The first procedures one after the other.
-fn in_turn(name: &'static str, count: usize) -> Result<Samples> {
-    let procedures = procedures();
-    let procedures = procedures.as_flattened().get(..count).unwrap_or_default();
-    with_procedures(procedures, || {
-        Samples::new(name, count as u64).take(SAMPLES, || {
-            for &entry in procedures {
-                pdx::call(entry, Domain::Empty, [0; 4])?;
-            }
-            Ok(())
-        })
-    })
-}
-
-pdx_entry!(pub nest_entry, nest);
-pdx_entry!(pub nest_merged_entry, nest_merged);
-
-/// Calls itself so many times, one inside of the other.
-fn nest(depth: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    if depth <= 1 {
-        return (0, 0);
-    }
-    match pdx::call(nest_entry(), Domain::Empty, [depth - 1, 0, 0, 0]) {
-        Ok(results) => results,
-        Err(error) => (error as u64, 0),
-    }
-}
-
-/// The same, in domains that extend their caller's.
-fn nest_merged(depth: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    if depth <= 1 {
-        return (0, 0);
-    }
-    match pdx::call(nest_merged_entry(), Domain::Merge, [depth - 1, 0, 0, 0]) {
-        Ok(results) => results,
-        Err(error) => (error as u64, 0),
-    }
-}
-
-fn nested(name: &'static str, depth: u64, domain: Domain) -> Result<Samples> {
-    const ROUNDS: u64 = 10;
-    let entry = match domain {
-        Domain::Empty => nest_entry(),
-        Domain::Merge => nest_merged_entry(),
-    };
-    with_procedures(&[entry], || {
-        Samples::new(name, depth * ROUNDS).take(SAMPLES, || {
-            for _ in 0..ROUNDS {
-                if pdx::call(entry, domain, [depth, 0, 0, 0])?.0 != 0 {
-                    return Err(Error::TooDeep.into());
-                }
-            }
-            Ok(())
-        })
-    })
-}
-
-pdx_entry!(pub wait_inside_entry, wait_inside);
-/// Waits for the semaphore at an address, if it is given one.
-fn wait_inside(address: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    if address != 0 {
-        // Its end lets it go on.
-        let _ = Semaphore::at(address).wait();
-    }
-    (0, 0)
-}
-
-thread_entry!(guest_entry, guest);
-/// Makes a call that waits inside.
-fn guest(address: u64) -> u64 {
-    pdx::call(wait_inside_entry(), Domain::Merge, [address, 0, 0, 0])
-        .is_err()
-        .into()
-}
-
-/// A call beside others that are inside and wait.
-fn crowded(name: &'static str) -> Result<Samples> {
-    const GUESTS: usize = 12;
-    const BATCH: u64 = 20;
-    let entry = wait_inside_entry();
-    with_procedures(&[entry], || {
-        let object = Object::create(PAGE)?;
-        let waited_for = Semaphore::create(object.base(), 0)?;
-        let guests: Vec<_> = (0..GUESTS)
-            .map(|_| thread::start(guest_entry(), object.base(), PRIORITY_DEFAULT))
-            .collect();
-        // Until all of them are inside.
-        rt::time::sleep_ms(20)?;
-        let samples = Samples::new(name, BATCH).take(SAMPLES, || {
-            for _ in 0..BATCH {
-                pdx::call(entry, Domain::Merge, [0; 4])?;
-            }
-            Ok(())
-        });
-        waited_for.delete()?;
-        for guest in guests {
-            guest?.join_status()?;
-        }
-        object.delete()?;
-        samples
-    })
-}
-
-pdx_entry!(pub flush_entry, flush);
-
-/// Changes the APD of the domain that it runs in.
-fn flush(_: u64, _: u64, _: u64, _: u64) -> (u64, u64) {
-    (call::apd_flush().is_err().into(), 0)
-}
-
-fn after_apd_change(name: &'static str) -> Result<Samples> {
-    const BATCH: u64 = 20;
-    let (change, entry) = (flush_entry(), nothing_entry());
-    with_procedures(&[change, entry], || {
-        let mut samples = Samples::new(name, BATCH);
-        for round in 0..SAMPLES + 2 {
-            let mut ticks = 0;
-            for _ in 0..BATCH {
-                pdx::call(change, Domain::Empty, [0; 4])?;
-                let start = rt::time::ticks();
-                pdx::call(entry, Domain::Empty, [0; 4])?;
-                let end = rt::time::ticks();
-                // Less what it takes to look at the clock.
-                let clock = rt::time::ticks().wrapping_sub(end);
-                ticks += end.wrapping_sub(start).wrapping_sub(clock);
-            }
-            if round >= 2 {
-                samples.add(ticks);
-            }
-        }
-        Ok(samples)
-    })
-}
-
-fn pdx_round_trip(name: &'static str) -> Result<Samples> {
-    protected_call(name, Domain::Empty)
-}
-
-fn pdx_merge(name: &'static str) -> Result<Samples> {
-    protected_call(name, Domain::Merge)
 }
 
 fn sem_signal_wait(name: &'static str) -> Result<Samples> {
@@ -687,24 +487,17 @@ fn four_created_touched_deleted(name: &'static str) -> Result<Samples> {
     })
 }
 
-fn first_touch(name: &'static str) -> Result<Samples> {
-    touch_fresh_pages::<1>(name, PAGE, wait_for_frames)
-}
-
-fn first_touch_zeroing(name: &'static str) -> Result<Samples> {
-    touch_fresh_pages::<1>(name, PAGE, || Ok(()))
-}
-
-fn first_touch_in_turn(name: &'static str) -> Result<Samples> {
-    touch_fresh_pages::<2>(name, PAGE, wait_for_frames)
-}
-
-fn first_touch_new_slot(name: &'static str) -> Result<Samples> {
-    touch_fresh_pages::<1>(name, SLOT, wait_for_frames)
+fn first_touch_kept(name: &'static str) -> Result<Samples> {
+    touch_fresh_pages::<1>(name, PAGE, |objects| {
+        for object in objects {
+            object.keep()?;
+        }
+        wait_for_frames(objects)
+    })
 }
 
 /// Long enough for the kernel to fill as many frames as a sample takes.
-fn wait_for_frames() -> Result<()> {
+fn wait_for_frames(_: &[Object]) -> Result<()> {
     Ok(rt::time::sleep_ms(2)?)
 }
 
@@ -712,7 +505,7 @@ fn wait_for_frames() -> Result<()> {
 fn touch_fresh_pages<const OBJECTS: usize>(
     name: &'static str,
     step: u64,
-    before: impl Fn() -> Result<()>,
+    before: impl Fn(&[Object]) -> Result<()>,
 ) -> Result<Samples> {
     const BATCH: u64 = 64;
     let mut samples = Samples::new(name, BATCH);
@@ -728,7 +521,7 @@ fn touch_fresh_pages<const OBJECTS: usize>(
         let bytes: Vec<&Cell<u8>> = bytes
             .filter_map(|(object, offset)| object.region().at_offset(offset))
             .collect();
-        before()?;
+        before(&objects)?;
         let start = rt::time::ticks();
         for byte in &bytes {
             byte.set(1);

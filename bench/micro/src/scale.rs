@@ -16,7 +16,7 @@ use rt::{
     time::ticks,
 };
 
-use crate::rows::nothing_entry;
+use crate::protected::nothing_entry;
 
 /// Samples of a row.
 const SAMPLES: usize = 5;

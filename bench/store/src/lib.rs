@@ -18,7 +18,7 @@ pub const PAGE: usize = store::BLOCK;
 pub const SMALL: usize = 64;
 /// Bytes of memory that an engine may use as a cache, beside the page cache of the operating system: what a machine of 128 MiB,
 /// which is the usual one, lets the store keep of changed map nodes.
-pub const CACHE: usize = 2 << 20;
+pub const CACHE: usize = 8 << 20;
 
 /// The content of a page.
 pub type Page = [u8; PAGE];

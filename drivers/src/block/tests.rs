@@ -71,6 +71,78 @@ fn writes_are_read_back_and_interrupt() {
     });
 }
 
+/// A disk that takes requests of so many pieces, and whose first block of 32 is full of 0, the next one of 1, and so on.
+fn disk_of_runs(most_segments: u32) -> (Machine, BlockDevice<Machine>) {
+    let mut fake = Device::disk(32);
+    fake.offered |= FEATURE_MOST_SEGMENTS;
+    fake.most_segments = most_segments;
+    if let Kind::Disk(bytes) = &mut fake.kind {
+        for (block, bytes) in bytes.chunks_mut(4096).enumerate() {
+            bytes.fill(block as u8);
+        }
+    }
+    let machine = Machine::with(fake);
+    let device = try_probe(&machine, SIGNAL).unwrap();
+    (machine, device)
+}
+
+#[test]
+fn neighbouring_blocks_are_read_by_one_request() {
+    let (machine, mut device) = disk_of_runs(126);
+    for (first, count) in [(0, 1), (3, 2), (5, RUN_MAX), (32 - RUN_MAX as u64, RUN_MAX)] {
+        let pages: Vec<DataPage> = (0..count).map(|_| page_of(&machine.memory, 0xff)).collect();
+        let before = machine.device(|fake, _| fake.interrupts.len());
+        device.read_run(5, first, pages.iter().copied()).unwrap();
+        assert_eq!(device.complete(), Some((5, Ok(()))));
+        assert_eq!(device.complete(), None);
+        machine.device(|fake, _| assert_eq!(fake.interrupts.len(), before + 1));
+        for (page, block) in pages.iter().zip(first..) {
+            assert_eq!(machine.memory.read(page.physical()), [block as u8; 4096]);
+        }
+    }
+    assert_eq!((device.outstanding(), device.room()), (0, 85));
+}
+
+#[test]
+fn a_run_that_the_disk_cannot_have_is_refused() {
+    let pages = |machine: &Machine, count| {
+        let pages: Vec<DataPage> = (0..count).map(|_| page_of(&machine.memory, 0)).collect();
+        pages.into_iter()
+    };
+    // No device is asked for more than it says, nor one that says nothing for more than a block.
+    let (machine, mut device) = disk(32);
+    assert_eq!(device.read_run(1, 0, pages(&machine, 2)), Err(SubmitError::QueueFull));
+    let (machine, mut device) = disk_of_runs(4);
+    assert_eq!(device.read_run(1, 0, pages(&machine, 5)), Err(SubmitError::QueueFull));
+    assert_eq!(device.read_run(1, 0, pages(&machine, 0)), Err(SubmitError::QueueFull));
+    assert_eq!(device.read_run(1, 0, pages(&machine, 4)), Ok(()));
+    let (machine, mut device) = disk_of_runs(126);
+    for first in [31, 32, u64::MAX] {
+        assert_eq!(
+            device.read_run(1, first, pages(&machine, 2)),
+            Err(SubmitError::OutOfRange)
+        );
+    }
+    assert_eq!(
+        device.read_run(1, 0, pages(&machine, RUN_MAX + 1)),
+        Err(SubmitError::QueueFull)
+    );
+    // As many as the queue has descriptors for; what does not fit comes later.
+    machine.device(|fake, _| fake.is_prompt = false);
+    let taken = (0..30).take_while(|&tag| device.read_run(tag, 0, pages(&machine, RUN_MAX)).is_ok());
+    let taken = taken.count();
+    assert_eq!(taken, 256 / (RUN_MAX + 2));
+    assert_eq!(device.outstanding(), taken);
+    // Its end is an error of all of them, once each.
+    device.give_up();
+    let lost = core::iter::from_fn(|| device.complete());
+    assert_eq!(
+        lost.filter(|(_, result)| *result == Err(DiskError::DeviceLost)).count(),
+        taken
+    );
+    assert_eq!(device.read_run(1, 0, pages(&machine, 2)), Err(SubmitError::DeviceLost));
+}
+
 #[test]
 fn polling_needs_no_msix_and_gets_no_interrupt() {
     let machine = Machine::with(Device::disk(4));

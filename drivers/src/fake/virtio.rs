@@ -119,6 +119,8 @@ pub(crate) struct Device {
     pub(crate) accepted: u64,
     pub(crate) status: u8,
     pub(crate) most_descriptors: u16,
+    /// Pieces of data that a request may have, where that is agreed on.
+    pub(crate) most_segments: u32,
     pub(crate) mischief: Mischief,
     /// Requests are served when the doorbell rings, not when a test says so.
     pub(crate) is_prompt: bool,
@@ -148,6 +150,7 @@ impl Device {
             accepted: 0,
             status: 0,
             most_descriptors: 256,
+            most_segments: 254,
             mischief: Mischief::default(),
             is_prompt: true,
             side: None,
@@ -217,6 +220,10 @@ impl Device {
             (0x1e, 2) => QUEUE_NOTIFY_OFFSET,
             (DEVICE_REGISTERS, 4) => self.sectors() as u32,
             (0x2004, 4) => (self.sectors() >> 32) as u32,
+            (0x200c, 4) => {
+                assert!(self.accepted & 1 << 2 != 0, "a number that was not agreed on");
+                self.most_segments
+            }
             _ => panic!("read of register {at:#x}, {bytes} bytes"),
         }
     }
@@ -351,10 +358,18 @@ impl Device {
         let start = u64::from_le_bytes(header[8..].try_into().unwrap()) as usize * 512;
         let mut written = 1;
         match (kind, data) {
-            (0, [page]) => {
-                assert_eq!((page.bytes, page.is_written), (4096, true));
-                memory.write(page.physical, &disk[start..start + 4096]);
-                written += 4096;
+            (0, [_, ..]) => {
+                let most = if self.accepted & 1 << 2 == 0 {
+                    1
+                } else {
+                    self.most_segments
+                };
+                assert!(data.len() <= most as usize, "{} pieces of {most}", data.len());
+                for (page, start) in data.iter().zip((start..).step_by(4096)) {
+                    assert_eq!((page.bytes, page.is_written), (4096, true));
+                    memory.write(page.physical, &disk[start..start + 4096]);
+                    written += 4096;
+                }
             }
             (1, [page]) => {
                 assert_eq!((page.bytes, page.is_written), (4096, false));

@@ -1,4 +1,4 @@
-//! `gond crash`: the crash laboratory (`host/sim/src/lab.rs`) from the command line.
+//! `gond crash`: the crash laboratory (`host/sim/src/lab.rs`) from the command line; with `--qemu`, kills of the real system (`test/crash.rs`).
 //!
 //! It lives random lives of the store on simulated disks, cuts their power and judges what is left. Nothing outside of this process
 //! is touched. A run that fails is told with its seed and the command that repeats it.
@@ -31,7 +31,7 @@ const WHAT_MAX: usize = 2000;
 const FAILURES_MAX: usize = 10;
 
 std::thread_local! {
-    /// What this thread tries.
+    /// The run that this thread tries.
     static RUNNING: Cell<Option<Run>> = const { Cell::new(None) };
 }
 
@@ -39,11 +39,11 @@ std::thread_local! {
 struct Failed {
     /// The run.
     run: Run,
-    /// What was wrong.
+    /// The fault, in words.
     what: String,
 }
 
-/// What came of some runs.
+/// The outcome of some runs.
 struct Findings {
     /// By kind.
     tallies: Vec<(Kind, Tally)>,
@@ -78,6 +78,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     use lexopt::prelude::*;
     let usage = |error: lexopt::Error| misused("crash", error);
     let (mut seeds, mut from, mut only, mut as_json) = (SEEDS, 0, Vec::new(), false);
+    let (mut kills, mut seed) = (None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
@@ -97,8 +98,19 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
                 only.push(kind);
             }
             Long("json") => as_json = true,
+            Long("qemu") => kills = Some(number(&mut parser, "qemu")?),
+            Long("seed") => seed = Some(number(&mut parser, "seed")?),
             other => return Err(misused("crash", other.unexpected())),
         }
+    }
+    if let Some(kills) = kills {
+        if as_json || !only.is_empty() || (seeds, from) != (SEEDS, 0) {
+            return Err(misused("crash", "--qemu goes with --seed alone"));
+        }
+        return crate::test::crash::kills(kills, seed);
+    }
+    if seed.is_some() {
+        return Err(misused("crash", "--seed goes with --qemu; the laboratory has --from"));
     }
     if only.is_empty() {
         only.extend(Kind::ALL);

@@ -39,9 +39,8 @@ the old one stays, and a message says so.
 
   --disk FILE       the disk image (gondwana.img)
   --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes
-                    only the room it needs. An image that is there keeps its
-                    size. Each GiB of it needs a MiB of memory beside the first
-                    64M; the system starts from 7T at most
+                    only the room it needs, and memory for what is stored on
+                    it. An image that is there keeps its size. 16T is the most
   --memory SIZE     memory of the machine (128M); 32M at least
   --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
@@ -167,6 +166,7 @@ bytes written, flushes and requests, counted under valgrind, and time.
 
 const CRASH: &str = "\
 ./gond crash [--seeds N] [--from SEED] [--only KIND]... [--json]
+./gond crash --qemu N [--seed SEED]
 
 The crash laboratory: lives of the store on simulated disks, at random. The
 power is cut again and again, after any subset of the writes under way, whole or
@@ -189,6 +189,15 @@ with the command that repeats it.
   --from SEED   the first seed (0)
   --only KIND   only this kind; may be given several times
   --json        one object with counts and failures
+
+With --qemu the whole system runs under QEMU and is killed N times in the middle
+of its work, on machines in turns: 1, 2 and 4 processors, the server inside and
+outside of the kernel, 128 and 32 MiB of memory, a disk with room and one that
+is nearly full. After each kill the disk must be sound, the system must start,
+and what was synced must be there, by name and content.
+
+  --seed SEED   repeats the lines and moments of a run, whose seed is printed;
+                what had been done by that moment differs (by the clock)
 ";
 
 const SIP: &str = "\
@@ -271,8 +280,7 @@ Makes a disk image as './gond run' would, without starting it. Refuses if the
 file exists.
 
   --disk-size SIZE   its size (256M). 16T is the most, if this computer's file
-                     system takes a file as large; './gond run' starts from 7T
-                     at most, and each GiB needs a MiB of memory
+                     system takes a file as large
   --bare             without programs: a root directory and a root Clist only
 ";
 

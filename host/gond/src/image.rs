@@ -13,7 +13,6 @@ use crate::tree::{self, NO_LIMITS};
 use crate::volume::{Block, Damage, Volume, now_ns};
 use abi::Rights;
 use abi::address::{FIRST_PROGRAM, PAGE, ROOT_CLIST, ROOT_DIRECTORY, SLOT};
-use abi::host::HEAP_PART;
 use abi::layout::{Capability, OBJECT_PERSISTENT};
 use anyhow::{Context, Result, bail};
 use linker::Image;
@@ -122,20 +121,6 @@ fn finish(new: NewFile, path: &Path) -> Result<bool> {
 /// Why no image is made where something is.
 fn taken(path: &Path) -> String {
     format!("{} exists; remove it first if you mean it", path.display())
-}
-
-/// Whether a machine with so much memory can start from a disk of that size: an image that none can start from is not made for a run.
-pub fn startable(bytes: u64, memory: u64) -> Result<()> {
-    let heap = store::heap_for(bytes / PAGE).unwrap_or(0);
-    if heap > memory / HEAP_PART || store::memory_for(heap).is_none() {
-        bail!(
-            "a machine with {} of memory cannot start from a disk of {}. {}",
-            show_size(memory),
-            show_size(bytes),
-            store::Remedy(heap)
-        );
-    }
-    Ok(())
 }
 
 /// Whether a disk image is there, or can be made.

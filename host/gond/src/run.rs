@@ -195,9 +195,6 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     image::possible(&options.disk)?;
     debugger::possible(&options.debugger)?;
     let size = options.disk_size.unwrap_or(image::DEFAULT_SIZE);
-    if !options.disk.exists() {
-        image::startable(size, options.memory)?;
-    }
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;

@@ -182,6 +182,7 @@ impl Volume {
                     let what = match reason {
                         BadPage::Checksum => "its checksum is wrong",
                         BadPage::Map => "the page map above it is damaged",
+                        BadPage::Ahead => "it was read ahead",
                         BadPage::Disk => "the image could not be read",
                         BadPage::Memory => bail!("there is not enough memory"),
                         BadPage::Gone => bail!("the object at {base:#x} was deleted"),

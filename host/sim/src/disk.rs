@@ -67,6 +67,8 @@ struct Flight {
     /// Requests are numbered in the order in which they came.
     number: u64,
     request: Request,
+    /// The frames behind that of the request, of a read of neighbouring blocks.
+    behind: Vec<store::Frame>,
     /// What a write carries.
     data: Option<Block>,
     /// For a flush: writes before this sequence number become stable.
@@ -77,8 +79,8 @@ struct Flight {
 pub enum Stepped {
     /// Nothing was under way.
     Idle,
-    /// Data was read: put it there.
-    Read(store::Frame, Block),
+    /// Data was read: put each block there.
+    Read(Vec<(store::Frame, Block)>),
     /// The write is complete: it must still be what it was when it was submitted.
     Wrote(store::Frame, Block),
     /// Nothing to move.
@@ -113,6 +115,8 @@ pub struct CrashDisk {
     steps: u64,
     /// Blocks written so far.
     pub written: u64,
+    /// Requests for several neighbouring blocks so far.
+    pub runs: u64,
 }
 
 impl CrashDisk {
@@ -138,6 +142,7 @@ impl CrashDisk {
             blown: None,
             steps: 0,
             written: 0,
+            runs: 0,
         }
     }
 
@@ -197,7 +202,7 @@ impl CrashDisk {
         self.former.get_or_insert_default();
     }
 
-    /// What a block held before its last write that became stable, if such was kept.
+    /// The content of a block before its last write that became stable, if that was kept.
     pub fn former(&self, block: u64) -> Option<&Block> {
         self.former.as_ref()?.get(&block)
     }
@@ -230,10 +235,31 @@ impl CrashDisk {
         self.flights.push(Flight {
             number: self.numbers,
             request,
+            behind: Vec::new(),
             data,
             mark: self.sequence,
         });
         self.numbers += 1;
+        Ok(())
+    }
+
+    /// Takes a request to read neighbouring blocks.
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub fn submit_run(&mut self, tag: u32, first: u64, frames: &[store::Frame]) -> Result<(), QueueFull> {
+        let (&frame, behind) = frames.split_first().ok_or(QueueFull)?;
+        let request = Request {
+            tag,
+            operation: Operation::Read,
+            block: first,
+            frame,
+        };
+        self.submit(request, None)?;
+        if let Some(flight) = self.flights.last_mut() {
+            flight.behind = behind.to_vec();
+        }
+        self.runs += 1;
         Ok(())
     }
 
@@ -260,14 +286,17 @@ impl CrashDisk {
         let Flight {
             number,
             request,
+            behind,
             data,
             mark,
         } = self.flights.swap_remove(at);
-        let unread =
-            request.operation == Operation::Read && self.unreadable.0 == request.block && self.unreadable.1 > 0;
+        let last = request.block.saturating_add(behind.len() as u64);
+        let unread = request.operation == Operation::Read
+            && (request.block..=last).contains(&self.unreadable.0)
+            && self.unreadable.1 > 0;
         self.unreadable.1 -= u32::from(unread);
         let fails = unread || self.failing != 0 && self.order.one_in(self.failing);
-        let outside = request.operation != Operation::Flush && request.block >= self.blocks;
+        let outside = request.operation != Operation::Flush && last >= self.blocks;
         if outside || fails {
             // A write that failed may have reached the medium all the same.
             if let Some(data) = data.filter(|_| !outside && self.order.one_in(2)) {
@@ -288,7 +317,10 @@ impl CrashDisk {
                 }
                 Stepped::Wrote(request.frame, data)
             }
-            (Operation::Read, _) => Stepped::Read(request.frame, self.read_perhaps(request.block)),
+            (Operation::Read, _) => {
+                let frames = core::iter::once(request.frame).chain(behind).zip(request.block..);
+                Stepped::Read(frames.map(|(frame, block)| (frame, self.read_perhaps(block))).collect())
+            }
             (Operation::Flush, _) => {
                 self.settle(mark);
                 Stepped::Other
@@ -330,7 +362,7 @@ impl CrashDisk {
         }
     }
 
-    /// What a read of the block gives on a disk that may misread.
+    /// The content that a read of the block gives, on a disk that may misread.
     fn read_perhaps(&mut self, block: u64) -> Block {
         if let Some(Lie::StaleReads(rate)) = self.lie
             && self.order.one_in(rate)
@@ -368,6 +400,7 @@ impl CrashDisk {
             .map(|flight| Flight {
                 number: flight.number,
                 request: flight.request,
+                behind: flight.behind.clone(),
                 data: flight.data.clone(),
                 mark: flight.mark,
             })

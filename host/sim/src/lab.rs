@@ -47,7 +47,7 @@ impl Subject {
     };
 }
 
-/// What goes wrong in a run beside the power.
+/// The things that go wrong in a run beside the power.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// Nothing.
@@ -135,7 +135,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What runs saw; to know that they test something.
+/// The events that runs saw; to know that they test something.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
     /// Lives.
@@ -164,6 +164,8 @@ pub struct Tally {
     pub tails: u64,
     /// Pages read in the middle of a life.
     pub reads: u64,
+    /// Leaves of the object table that were read in the middle of a life.
+    pub leaves: u64,
     /// Operations for which the disk had no room.
     pub disk_full: u64,
     /// Pages of memory that were refused.
@@ -197,6 +199,7 @@ impl Tally {
             replayed,
             tails,
             reads,
+            leaves,
             disk_full,
             refused_pages,
             acts,
@@ -218,6 +221,7 @@ impl Tally {
         self.replayed += replayed;
         self.tails += tails;
         self.reads += reads;
+        self.leaves += leaves;
         self.disk_full += disk_full;
         self.refused_pages += refused_pages;
         self.acts += acts;

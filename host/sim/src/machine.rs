@@ -507,7 +507,11 @@ impl Platform {
     pub fn step_disk(&mut self) -> bool {
         match self.disk.step() {
             Stepped::Idle => return false,
-            Stepped::Read(frame, data) => *self.bytes_mut(frame) = *data,
+            Stepped::Read(read) => {
+                for (frame, data) in read {
+                    *self.bytes_mut(frame) = *data;
+                }
+            }
             Stepped::Wrote(frame, data) => {
                 assert!(
                     Pages::bytes(self, frame) == &*data,
@@ -558,6 +562,14 @@ impl Disk for Platform {
         let data: Option<Block> =
             (request.operation == Operation::Write).then(|| Arc::new(*Pages::bytes(self, request.frame)));
         self.disk.submit(request, data)
+    }
+
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[store::Frame]) -> Result<(), QueueFull> {
+        let _own = Own::begin();
+        if self.completes_while_asked {
+            self.step_disk();
+        }
+        self.disk.submit_run(tag, first, frames)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

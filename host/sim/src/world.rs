@@ -33,7 +33,11 @@ impl SimWorld {
     pub fn step(&mut self) -> bool {
         match self.disk.step() {
             Stepped::Idle => return false,
-            Stepped::Read(frame, data) => self.memory.bytes_mut(frame).copy_from_slice(&data[..]),
+            Stepped::Read(read) => {
+                for (frame, data) in read {
+                    self.memory.bytes_mut(frame).copy_from_slice(&data[..]);
+                }
+            }
             Stepped::Wrote(frame, data) => {
                 assert!(
                     self.memory.bytes(frame) == &*data,
@@ -88,6 +92,11 @@ impl Disk for SimWorld {
         let data: Option<Block> =
             (request.operation == Operation::Write).then(|| Arc::new(*self.memory.bytes(request.frame)));
         self.disk.submit(request, data)
+    }
+
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        let _own = Own::begin();
+        self.disk.submit_run(tag, first, frames)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

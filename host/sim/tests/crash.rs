@@ -4,9 +4,21 @@
 
 use sim::lab::{self, Go, Kind, Run, Subject, Tally};
 use sim::seeds::number;
+use store::{Leaves, Store};
+
+/// A store with a table whose nodes are small, and whose leaves are in memory when they are needed.
+const IN_PARTS: Subject = Subject {
+    mount: |world, mode| Store::mount_with_small_nodes(world, mode, Leaves::AsNeeded(3), (500, 3)),
+    lie: None,
+};
 
 /// Runs `seeds` of a kind on all processors; `None` if one seed was repeated.
 fn run_seeds(kind: Kind, seeds: u64) -> Option<Tally> {
+    run_seeds_of(Subject::SOUND, kind, seeds)
+}
+
+/// The same with another subject.
+fn run_seeds_of(subject: Subject, kind: Kind, seeds: u64) -> Option<Tally> {
     let repeated = number("GOND_SEED");
     let seeds = number("GOND_SEEDS").unwrap_or(seeds);
     let runs = match repeated {
@@ -24,7 +36,7 @@ fn run_seeds(kind: Kind, seeds: u64) -> Option<Tally> {
             Go::Home
         }
     };
-    lab::go(&runs, Subject::SOUND, |_| {}, tell);
+    lab::go(&runs, subject, |_| {}, tell);
     if let Some((run, what)) = failed {
         let seed = run.seed;
         panic!(
@@ -90,5 +102,22 @@ fn rot_is_named_or_does_no_harm() {
 fn short_lives_lose_nothing() {
     if let Some(tally) = run_seeds(Kind::Short, 4 * (16 + 16 * 16)) {
         assert!(tally.states > 4 * tally.crashes / 2 && tally.recovery_cuts > 0);
+    }
+}
+
+/// Whatever else goes wrong, with leaves of the table that come and go.
+#[test]
+fn a_table_in_parts_loses_nothing() {
+    for (kind, seeds) in [
+        (Kind::Cuts, 400),
+        (Kind::Full, 200),
+        (Kind::Failing, 200),
+        (Kind::Tight, 200),
+        (Kind::Memory, 200),
+        (Kind::Rot, 200),
+    ] {
+        if let Some(tally) = run_seeds_of(IN_PARTS, kind, seeds) {
+            assert!(tally.leaves > tally.runs, "{kind}: {tally:?}");
+        }
     }
 }

@@ -17,9 +17,6 @@ use crate::{
     wait::Key,
 };
 
-/// Threads of clients at their bound that one return wakes at most.
-const TURNS_AT_ONCE: u32 = 4;
-
 impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
     #[inline]
     fn frame_zeroed(&mut self) -> Result<Frame, Shortage> {
@@ -376,10 +373,6 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         thread.context.reset(frame.rip, frame.rsp);
         thread.context.set_results(error, value, value2);
         self.wake(Key::Stack(callee.0), u32::MAX);
-        // Clients at their bound have a turn as others leave, a few at a time: most of them have to wait on.
-        if self.wake(Key::Turn(callee.0), TURNS_AT_ONCE) == TURNS_AT_ONCE {
-            self.spaces.get_mut(callee).want_stack();
-        }
         Some(frame)
     }
 
@@ -396,6 +389,10 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
 
     fn portal_cache(&mut self, caller: SpaceId, entry: u64, pd: u64, callee: SpaceId) {
         self.portals.insert(&self.spaces, caller, entry, pd, callee);
+    }
+
+    fn portal_known(&self, caller: SpaceId, entry: u64, pd: u64) -> Option<SpaceId> {
+        self.portals.find(&self.spaces, caller, entry, pd)
     }
 
     fn portal_forget(&mut self, stale: Stale) {

@@ -3,13 +3,14 @@
 
 use core::mem::offset_of;
 
-use abi::nucleus::REGISTER_WORDS;
+use abi::nucleus::{ANYONE, REGISTER_WORDS};
 
 use super::Kernel;
 use crate::{
     Frame, Half, Hardware, SpaceId, ThreadId,
     scheduler::List,
-    thread::{Context, NO_TIME, State, Thread},
+    smp::Processor,
+    thread::{NO_TIME, State, Thread},
 };
 
 /// A thread's part for messages.
@@ -106,6 +107,18 @@ impl Part {
         self.awaited &= !(1 << bit.0);
     }
 
+    /// Whether it waits for a message from this sender: a thread, or an interrupt.
+    #[inline(always)]
+    pub(crate) fn waits_for(&self, sender: u64) -> bool {
+        self.wait_for == ANYONE || self.wait_for == sender
+    }
+
+    /// Whether interrupts wait for it, or are masked until it receives again.
+    #[inline(always)]
+    pub(crate) fn has_interrupts(&self) -> bool {
+        self.pending | self.delivered != 0
+    }
+
     /// Its message buffer.
     #[inline(always)]
     pub(crate) fn buffer(&self) -> Option<Frame> {
@@ -169,6 +182,42 @@ pub struct Trouble {
 }
 
 /// The doors through which messages change threads. A thread's wait and its list change here and nowhere in [`crate::bare`].
+impl Thread {
+    /// It has a message, and is the current one of this processor, under this index.
+    #[inline(always)]
+    fn receives_at_once(&mut self, processor: &mut Processor, index: u32) {
+        debug_assert!(
+            self.state == State::Receiving && self.slow & TAKES == 0,
+            "a message for a thread that waits for none, or takes another one"
+        );
+        self.ipc.wait_for = 0;
+        self.slow &= !WAITS;
+        self.deadline_ns = NO_TIME;
+        self.state = State::Running;
+        self.processor = processor.number;
+        self.unbegun = false;
+        processor.current = index;
+        processor.upset = true;
+    }
+
+    /// It has sent, and waits for a message.
+    #[inline(always)]
+    pub(crate) fn has_sent(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64, deadline_ns: u64) {
+        (self.context.rip, self.context.rsp) = (rip, rsp);
+        self.vectors = self.vectors.dropped();
+        self.receive(from, window);
+        self.deadline_ns = deadline_ns;
+    }
+
+    /// It is in trouble, and waits for its helper.
+    #[inline(always)]
+    pub(crate) fn is_in_trouble(&mut self, trouble: Trouble, helper: u64) {
+        self.ipc.trouble = Some(trouble);
+        self.receive(helper, 0);
+        self.slow |= WAITS;
+    }
+}
+
 impl<H: Hardware, P: Half> Kernel<H, P> {
     /// A thread's part for messages.
     #[inline(always)]
@@ -249,45 +298,31 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         thread.can_run_on(self.processor.number) && !self.processor.queues.any_of(thread.more_urgent)
     }
 
-    /// The running thread has sent, and waits for a message. Somebody else runs next, by [`Kernel::receive_at_once`].
+    /// A thread that waits for a message has one, and runs instead of the current one, which waits from now on: it is [told](Thread::has_sent) for what. Both, in this order.
     #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, (rip, rsp): (u64, u64), from: u64, window: u64, deadline_ns: u64) {
-        if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
-            (thread.context.rip, thread.context.rsp) = (rip, rsp);
-            thread.vectors = thread.vectors.dropped();
-            thread.receive(from, window);
-            thread.deadline_ns = deadline_ns;
-        }
-    }
-
-    /// The running thread is in trouble, and waits for its helper. Somebody else runs next, by [`Kernel::receive_at_once`].
-    #[inline(always)]
-    pub(crate) fn trouble_at_once(&mut self, trouble: Trouble, helper: u64) {
-        if let Some(thread) = self.threads.table.get_mut(self.processor.current as usize) {
-            thread.ipc.trouble = Some(trouble);
-            thread.receive(helper, 0);
-            thread.slow |= WAITS;
-        }
-    }
-
-    /// A thread that waits for a message has one, and runs instead of the current one.
-    #[inline(always)]
-    pub(crate) fn receive_at_once(&mut self, receiver: u32) -> Option<(&mut Context, &mut Part)> {
+    pub(crate) fn pass_at_once(&mut self, receiver: u32) -> Option<(&mut Thread, &mut Thread)> {
         let processor = &mut *self.processor;
+        let both = [receiver, processor.current].map(|index| index as usize);
+        let [thread, current] = self.threads.table.get_disjoint_mut(both).ok()?;
+        thread.receives_at_once(processor, receiver);
+        Some((thread, current))
+    }
+
+    /// The same, of a current one that does not wait.
+    #[inline(always)]
+    pub(crate) fn receive_at_once(&mut self, receiver: u32) -> Option<&mut Thread> {
         let thread = self.threads.table.get_mut(receiver as usize)?;
-        debug_assert!(
-            thread.state == State::Receiving && thread.slow & TAKES == 0,
-            "a message for a thread that waits for none, or takes another one"
-        );
-        thread.ipc.wait_for = 0;
-        thread.slow &= !WAITS;
-        thread.deadline_ns = NO_TIME;
-        thread.state = State::Running;
-        thread.processor = processor.number;
-        thread.unbegun = false;
-        processor.current = receiver;
-        processor.upset = true;
-        Some((&mut thread.context, &mut thread.ipc))
+        thread.receives_at_once(&mut self.processor, receiver);
+        Some(thread)
+    }
+
+    /// The thread with this index is in trouble no more: its helper has answered. The caller lets it run next.
+    #[inline(always)]
+    pub(crate) fn trouble_is_over(&mut self, index: u32) {
+        if let Some(thread) = self.threads.table.get_mut(index as usize) {
+            thread.ipc.trouble = None;
+            thread.slow &= !WAITS;
+        }
     }
 
     /// The running thread goes behind others of its priority here, and a slice begins: for a thread that an interrupt lets run at once.

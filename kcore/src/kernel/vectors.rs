@@ -83,7 +83,7 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
         }
     }
 
-    /// A message goes from the thread that was running to one that runs next, on a fast path. Neither keeps a state ([`Kernel::send_at_once`]).
+    /// A message goes from the thread that was running to one that runs next, on a fast path. Neither keeps a state ([`crate::thread::Thread::has_sent`]).
     #[inline(always)]
     pub(crate) fn hand_over_vectors(&mut self, receiver: u32) {
         let thread = &mut self.threads.table[receiver as usize];

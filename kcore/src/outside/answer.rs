@@ -296,7 +296,7 @@ impl<H: Hardware> Kernel<H> {
         let key = Key::of_words(kind, value)
             .filter(|&key| key != Key::Supervisor)
             .ok_or(Error::BadArgument)?;
-        if let Key::Stack(space) | Key::Turn(space) = key {
+        if let Key::Stack(space) | Key::Turn(space, _) = key {
             self.known_space(u64::from(space)).ok_or(Error::BadArgument)?;
         }
         Ok(key)

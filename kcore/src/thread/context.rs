@@ -1,5 +1,7 @@
 //! User registers.
 
+use abi::nucleus::REGISTER_WORDS;
+
 macro_rules! registers {
     ($($(#[$meta:meta])* $register:ident,)*) => {
         /// User registers, in the order in which the trap entry leaves them in memory (ascending).
@@ -71,6 +73,18 @@ impl Context {
         (self.rip, self.rsp) = (rip, rsp);
         (self.rax, self.rdi, self.rsi, self.rdx, self.r10) = (0, 0, 0, 0, 0);
         (self.r12, self.r13, self.r14, self.r15) = (0, 0, 0, 0);
+    }
+
+    /// The first words of a message that is sent.
+    #[inline(always)]
+    pub fn message_words(&self) -> [u64; REGISTER_WORDS] {
+        [self.r12, self.r13, self.r14, self.r15]
+    }
+
+    /// Sets the first words of a message that is sent or received.
+    #[inline(always)]
+    pub fn set_message_words(&mut self, words: [u64; REGISTER_WORDS]) {
+        [self.r12, self.r13, self.r14, self.r15] = words;
     }
 
     /// Everything scrubbed but where to go on, and all registers count.

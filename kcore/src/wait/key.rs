@@ -19,8 +19,8 @@ pub enum Key {
     Child(u64),
     /// A stack of this callee space.
     Stack(u32),
-    /// Its client's turn: the client has as many stacks of this callee space as it may.
-    Turn(u32),
+    /// Its client's turn: the client has as many stacks of this callee space as it may. The space, and a number of the client below 2^24.
+    Turn(u32, u32),
     /// Input on a console stream.
     ConsoleIn(u64),
     /// Room for output on a console stream.
@@ -44,7 +44,7 @@ impl Key {
             Key::Address(address) => (3, address),
             Key::Child(thread) => (4, thread),
             Key::Stack(space) => (5, space as u64),
-            Key::Turn(space) => (10, space as u64),
+            Key::Turn(space, client) => (10, (client as u64) << 32 | space as u64),
             Key::ConsoleIn(stream) => (6, stream),
             Key::ConsoleOut(stream) => (7, stream),
             Key::Checkpoint => (8, 0),
@@ -67,7 +67,7 @@ impl Key {
             8 => Key::Checkpoint,
             9 => Key::Sync(value),
             11 => Key::Supervisor,
-            10 => Key::Turn(value as u32),
+            10 => Key::Turn(value as u32, (value >> 32) as u32),
             _ => return None,
         })
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Key {
             Key::Address(address) => write!(f, "the word at {address:#x}"),
             Key::Child(thread) => write!(f, "a child of thread {}", Name(ThreadId(*thread))),
             Key::Stack(space) => write!(f, "a stack of space {space}"),
-            Key::Turn(space) => write!(f, "its client's turn in space {space}"),
+            Key::Turn(space, client) => write!(f, "the turn of client {client} in space {space}"),
             Key::ConsoleIn(stream) => write!(f, "input on console {stream}"),
             Key::ConsoleOut(stream) => write!(f, "room for output on console {stream}"),
             Key::Checkpoint => f.write_str("a checkpoint"),
@@ -128,7 +128,8 @@ mod tests {
             Key::Address(4),
             Key::Child(0x3_0001),
             Key::Stack(u32::MAX),
-            Key::Turn(5),
+            Key::Turn(5, 0),
+            Key::Turn(u32::MAX, (1 << 24) - 1),
             Key::ConsoleIn(1),
             Key::ConsoleOut(0),
             Key::Checkpoint,

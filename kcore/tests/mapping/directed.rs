@@ -3,32 +3,7 @@
 use abi::{Error, Rights};
 use kcore::bare::mapping::{DEPTH_MAX, Fpage, How, NODE_UNITS, Own, Progress, TABLE_UNITS};
 
-use crate::world::{Op, PORTS, World, memory};
-
-/// A gibibyte of memory of σ₀ that is one page.
-const LARGE: (u32, u32) = (0x4_0000, 0x8_0000);
-const PAGE: u8 = 12;
-const SLOT: u8 = 21;
-const GIB: u8 = 30;
-
-fn give(how: How, from: usize, source: Fpage, to: usize, window: Fpage) -> Op {
-    Op::Give {
-        how,
-        from,
-        source,
-        to,
-        window,
-    }
-}
-
-fn flush(space: usize, what: Fpage, rights: Rights, own: Own) -> Op {
-    Op::Flush {
-        space,
-        what,
-        rights,
-        own,
-    }
-}
+use crate::world::{GIB, LARGE, Op, PAGE, PORTS, RWX, SLOT, World, flush, give, memory};
 
 /// Pages around everything that the cases touch.
 fn samples() -> Vec<u64> {
@@ -56,8 +31,6 @@ fn world(spaces: usize) -> World {
     }
     world
 }
-
-const RWX: Rights = Rights::RWX;
 
 #[test]
 fn map_keeps_and_grant_gives_away() {

@@ -13,12 +13,8 @@ use kcore::{
 
 use crate::{
     fake::Fake,
-    world::{memory, walk},
+    world::{GIB, PAGE, RWX, SLOT, memory, walk},
 };
-
-const RWX: Rights = Rights::RWX;
-const PAGE: u8 = 12;
-const GIB: u8 = 30;
 
 /// σ₀ with one page of a gibibyte at its own address, and that many spaces.
 fn kernel(frames: u32, spaces: u32, quota: u32) -> (Kernel<Fake, Bare>, SpaceId, Vec<SpaceId>) {
@@ -122,7 +118,6 @@ fn a_page_of_a_thousand_spaces_is_flushed_in_pieces() {
 /// lost all the same, for some of those that had it from here have lost it by then.
 #[test]
 fn a_large_page_that_is_lost_stays_lost() {
-    const SLOT: u8 = 21;
     let (mut kernel, sigma0, spaces) = kernel(3000, 200, 5 * TABLE_UNITS + 3 * NODE_UNITS[0]);
     // Root and two tables, a node of 2 MiB; of one page beside it two tables and a node.
     let tight = 5 * TABLE_UNITS + NODE_UNITS[1] + NODE_UNITS[0];

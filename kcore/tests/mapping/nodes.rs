@@ -1,6 +1,6 @@
 //! The tables of nodes that stand beside tables of small pages: when they come and go, and who pays.
 
-use abi::{Error, Rights};
+use abi::Error;
 use kcore::{
     Kernel, Machine,
     bare::{
@@ -13,15 +13,10 @@ use kcore::{
 
 use crate::{
     fake::Fake,
-    world::{Op, World, memory},
+    world::{LARGE, Op, PAGE, RWX, SLOT, World, flush, give, memory},
 };
 
-const PAGE: u8 = 12;
-const SLOT: u8 = 21;
-const RWX: Rights = Rights::RWX;
-/// Memory of σ₀ that is one page.
-const LARGE: (u32, u32) = (0x4_0000, 0x8_0000);
-/// The part of it that is given as a slot, and another page.
+/// The part of σ₀'s large page that is given as a slot, and another page.
 const GIVEN: u64 = 0x4_0000;
 const OTHER: u64 = 0x5_0007;
 
@@ -35,22 +30,11 @@ fn world() -> World {
 }
 
 fn map(from: u64, log2: u8, to: usize, at: u64) -> Op {
-    Op::Give {
-        how: How::Map,
-        from: 0,
-        source: memory(from, log2, RWX),
-        to,
-        window: memory(at, log2, RWX),
-    }
+    give(How::Map, 0, memory(from, log2, RWX), to, memory(at, log2, RWX))
 }
 
 fn take(page: u64, log2: u8) -> Op {
-    Op::Flush {
-        space: 0,
-        what: memory(page, log2, RWX),
-        rights: RWX,
-        own: Own::Kept,
-    }
+    flush(0, memory(page, log2, RWX), RWX, Own::Kept)
 }
 
 fn used(world: &World, space: usize) -> u32 {

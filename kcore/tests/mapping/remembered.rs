@@ -1,35 +1,23 @@
 //! The fast paths remember tables and large pages from one operation to the next: what makes that wrong comes between two of them.
 
 use abi::Rights;
-use kcore::bare::mapping::{Fpage, How, Own};
+use kcore::{
+    Machine,
+    bare::mapping::{Fpage, How, Own},
+};
 
-use crate::world::{Op, World, memory};
+use crate::world::{LARGE, Op, PAGE, RWX, SLOT, World, flush, give, memory};
 
-const PAGE: u8 = 12;
-const SLOT: u8 = 21;
-const RWX: Rights = Rights::RWX;
-const LARGE: (u32, u32) = (0x4_0000, 0x8_0000);
-/// The slot of it that one space has as a large page, and another page.
+/// The slot of σ₀'s large page that one space has as a large page, and another page.
 const GIVEN: u64 = 0x4_0000;
 const OTHER: u64 = 0x5_0007;
 
-fn give(from: usize, source: Fpage, to: usize, window: Fpage) -> Op {
-    Op::Give {
-        how: How::Map,
-        from,
-        source,
-        to,
-        window,
-    }
+fn map(from: usize, source: Fpage, to: usize, window: Fpage) -> Op {
+    give(How::Map, from, source, to, window)
 }
 
 fn take(page: u64, log2: u8, rights: Rights) -> Op {
-    Op::Flush {
-        space: 0,
-        what: memory(page, log2, RWX),
-        rights,
-        own: Own::Kept,
-    }
+    flush(0, memory(page, log2, RWX), rights, Own::Kept)
 }
 
 fn page(number: u64) -> Fpage {
@@ -47,15 +35,15 @@ fn world() -> World {
     for _ in 0..2 {
         world.create(0, 50_000).expect("a space");
     }
-    let slot = give(0, memory(GIVEN, SLOT, RWX), 1, memory(0, SLOT, RWX));
-    for op in [slot, give(1, page(0), 2, page(0)), give(1, page(1), 2, page(1))] {
+    let slot = map(0, memory(GIVEN, SLOT, RWX), 1, memory(0, SLOT, RWX));
+    for op in [slot, map(1, page(0), 2, page(0)), map(1, page(1), 2, page(1))] {
         world.run(&op).expect("it goes");
     }
     world
 }
 
 fn third(world: &mut World) -> Option<(u64, Rights)> {
-    world.run(&give(1, page(2), 2, page(2))).expect("it goes");
+    world.run(&map(1, page(2), 2, page(2))).expect("it goes");
     world.translate(2, 2)
 }
 
@@ -83,9 +71,7 @@ fn a_large_page_that_lost_rights_gives_what_is_left() {
 #[test]
 fn a_large_page_that_is_gone_gives_nothing() {
     let mut world = world();
-    world
-        .run(&give(0, page(OTHER), 2, page(3)))
-        .expect("it keeps the table");
+    world.run(&map(0, page(OTHER), 2, page(3))).expect("it keeps the table");
     world.run(&take(GIVEN, SLOT, RWX)).expect("flush");
     assert_eq!(third(&mut world), None);
 }
@@ -96,10 +82,90 @@ fn a_small_page_in_a_parted_one_is_found_by_its_new_table() {
     for op in [
         take(GIVEN + 2, PAGE, RWX),
         // The table of the parted page is remembered, which has none of nodes.
-        give(1, page(3), 2, page(3)),
-        give(0, page(OTHER), 1, page(2)),
+        map(1, page(3), 2, page(3)),
+        map(0, page(OTHER), 1, page(2)),
     ] {
         world.run(&op).expect("it goes");
     }
     assert_eq!(third(&mut world), Some((OTHER, RWX)));
+}
+
+/// The table went with its last page, on the fast path, and the space has another one in its place: as the giver's and as the receiver's.
+#[test]
+fn a_table_that_has_gone_with_its_last_page_is_not_written_to() {
+    let mut world = World::new(&[LARGE], &[0, 1, 2, 3 * 512, 4 * 512, GIVEN, GIVEN + 1, OTHER], 1 << 20);
+    for _ in 0..2 {
+        world.create(0, 50_000).expect("a space");
+    }
+    let kept = page(3 * 512);
+    for space in [1, 2] {
+        world
+            .run(&map(0, page(OTHER), space, kept))
+            .expect("it keeps the table above");
+    }
+    for (slot, number) in (4..).zip([0, 1, 0]) {
+        // Other tables get the frames that were free first.
+        world.run(&map(0, page(OTHER), 2, page(slot * 512))).expect("a page");
+        let free = world.kernel.frames_free();
+        let given = page(GIVEN + number);
+        world
+            .run(&map(0, given, 1, page(number)))
+            .expect("the first page of a table");
+        world
+            .run(&map(1, page(number), 2, page(2)))
+            .expect("the giver's table is remembered");
+        assert_eq!(world.translate(2, 2), world.translate(1, number));
+        assert_eq!(world.kernel.frames_free(), free - 4, "two tables each");
+        world
+            .run(&flush(1, page(number), RWX, Own::Kept))
+            .expect("the last page of a table");
+        assert_eq!(world.kernel.frames_free(), free - 2);
+        world
+            .run(&take(GIVEN + number, PAGE, RWX))
+            .expect("the last page of the giver's");
+        assert_eq!(world.kernel.frames_free(), free);
+        assert_eq!(world.translate(1, number), None);
+    }
+}
+
+/// A page that is granted on the fast path is lost to its giver, and to who links the giver's slot: nobody keeps a translation.
+#[test]
+fn nobody_keeps_a_page_that_is_granted() {
+    for is_linked in [false, true] {
+        let mut world = world();
+        for _ in 0..2 {
+            world.create(0, 50_000).expect("a space");
+        }
+        // The receiver has a table, and the giver keeps one.
+        let mut ops = vec![map(1, page(3), 3, page(3)), map(1, page(2), 2, page(2))];
+        if is_linked {
+            let slot = memory(0, SLOT, RWX);
+            ops.push(give(How::Link, 2, slot, 4, slot));
+        }
+        for op in ops {
+            world.run(&op).expect("it goes");
+        }
+        for number in [1, 2] {
+            world
+                .run(&give(How::Grant, 2, page(number), 3, page(number)))
+                .expect("grant");
+            assert_eq!(world.translate(2, number), None);
+            assert_eq!(world.translate(4, number), None);
+            assert_eq!(world.translate(3, number), Some((GIVEN + number, RWX)));
+        }
+    }
+}
+
+/// A part of a large page that is given again with more rights, and with fewer, as behind faults of a reader that then writes.
+#[test]
+fn a_part_that_is_given_again_has_the_new_rights_alone() {
+    let mut world = world();
+    for rights in [Rights::R, Rights::RW, Rights::RX, Rights::R] {
+        world
+            .run(&map(1, memory(1, PAGE, rights), 2, page(1)))
+            .expect("it is given again");
+        assert_eq!(world.translate(2, 1), Some((GIVEN + 1, rights)));
+    }
+    world.run(&flush(1, page(1), RWX, Own::Kept)).expect("flush");
+    assert_eq!(world.translate(2, 1), None);
 }

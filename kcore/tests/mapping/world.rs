@@ -24,6 +24,14 @@ use crate::{
     model::{Entry, Model},
 };
 
+/// The sizes of pages.
+pub const PAGE: u8 = 12;
+pub const SLOT: u8 = 21;
+pub const GIB: u8 = 30;
+pub const RWX: Rights = Rights::RWX;
+/// A gibibyte of memory of σ₀ that is one page.
+pub const LARGE: (u32, u32) = (0x4_0000, 0x8_0000);
+
 /// Frames that the kernel has for tables; σ₀ has others.
 pub const KERNEL_FRAMES: u32 = 4000;
 
@@ -58,6 +66,25 @@ pub enum Op {
     Destroy {
         space: usize,
     },
+}
+
+pub fn give(how: How, from: usize, source: Fpage, to: usize, window: Fpage) -> Op {
+    Op::Give {
+        how,
+        from,
+        source,
+        to,
+        window,
+    }
+}
+
+pub fn flush(space: usize, what: Fpage, rights: Rights, own: Own) -> Op {
+    Op::Flush {
+        space,
+        what,
+        rights,
+        own,
+    }
 }
 
 pub struct World {

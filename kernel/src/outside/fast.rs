@@ -56,13 +56,14 @@ pub extern "C" fn answer() -> Target {
     let Some(thread) = kernel.current_thread() else {
         return nowhere;
     };
+    let space = thread.space;
     outside.work = Work::Idle;
     let target = Target {
         rip: thread.context.rip,
         rsp: thread.context.rsp,
     };
     arch::set_thread(&thread.context);
-    let load = kernel.spaces().get(outside.caller).load();
-    kernel.load(outside.caller, load);
+    let load = kernel.spaces().get(space).load();
+    kernel.load(space, load);
     target
 }

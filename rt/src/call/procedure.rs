@@ -18,7 +18,7 @@ impl PdxEntry {
     ///
     /// # Safety
     /// 1. It is a naked function whose body is `pdx_wrapper!` (or does as much), around a function that may be called
-    ///    with any words from any domain.
+    ///    with any words from any domain, and ends by `leave_procedure`.
     #[doc(hidden)]
     pub const unsafe fn new(address: u64) -> Self {
         Self(address)
@@ -61,15 +61,19 @@ pub(crate) fn register_entries(object: u64, clist: u64, entries: &[PdxEntry]) ->
 /// rt::pdx_entry!(add_entry, add);
 /// fn add(a: u64, b: u64, _: u64, _: u64) -> (u64, u64) { (a + b, 0) }
 /// ```
+///
+/// With `#[inline(always)]` the function is the procedure itself, and a call of it saves some ten instructions: nobody wants the registers back
+/// that it would keep for a caller.
 #[macro_export]
 macro_rules! pdx_entry {
     ($visibility:vis $name:ident, $function:path) => {
         #[doc = concat!("The entry point of `", stringify!($function), "`.")]
         #[allow(unsafe_code, reason = "this macro is part of rt's system-call module")]
         $visibility fn $name() -> $crate::pdx::Entry {
-            extern "C" fn shim(w0: u64, w1: u64, w2: u64, w3: u64) -> $crate::pdx::Results {
+            extern "C" fn shim(w0: u64, w1: u64, w2: u64, w3: u64) -> ! {
                 let (first, second): (u64, u64) = $function(w0, w1, w2, w3);
-                $crate::pdx::Results(first, second)
+                // SAFETY: the kernel entered the wrapper, and the function has returned.
+                unsafe { $crate::call::leave_procedure(first, second) }
             }
             // SAFETY: the kernel enters here with the words in registers and a fresh stack; the
             // body is the architecture's wrapper, which never returns.

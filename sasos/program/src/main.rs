@@ -53,12 +53,13 @@ fn main(_root: RootPage) {
         Ok(world) => world,
         Err((machine, why)) => give_up(&machine, &format!("{why}")),
     };
-    let (store, report) = match Store::mount(&mut world, MountMode::ReadWrite) {
+    let leaves = sasos::calls::boot::leaves_for(&world);
+    let (store, report) = match Store::mount_in_parts(&mut world, MountMode::ReadWrite, leaves) {
         Ok(mounted) => mounted,
         Err(error) => give_up(&world.machine, &format!("the disk is refused: {error}")),
     };
     world.log(format_args!("store: {report:?}"));
-    let started = Server::new(store, &report).and_then(|mut server| {
+    let started = Server::new(&mut world, store, &report).and_then(|mut server| {
         server.price_calls(kcore::outside::Remote::<Window>::CALL);
         server.start(&mut world).map(|_| server)
     });

@@ -91,6 +91,10 @@ impl world::Disk for World {
         self.disk.submit(request)
     }
 
+    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        self.disk.read_run(tag, first, frames)
+    }
+
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {
         self.disk.complete()
     }

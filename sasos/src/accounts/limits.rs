@@ -38,8 +38,7 @@ const DIRTY_LEAST: u64 = 16;
 /// Slots of one program: two terabytes of addresses, a part in sixty-four.
 pub const PROGRAM_SLOTS: u64 = 1 << 20;
 
-/// The amounts that the machine has. So many blocks of its disk are free, and so many bytes are charged for kept objects of earlier starts. About half of
-/// these bytes are in use, by their rows; the other half is for those that become active, as far as there is so much.
+/// The amounts that the machine has. So many blocks of its disk are free, and so many bytes of the heap are charged for kept objects that rest, and in use.
 pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     let frames = world.frames_total();
     let mut amounts = [0; RESOURCES];
@@ -50,7 +49,7 @@ pub fn of_machine(world: &impl Machine, blocks: u64, kept: u64) -> Amounts {
     amounts[Resource::Blocks as usize] = blocks;
     // The heap's reserve belongs to nobody: else the programs' share would end where all are refused, and none were left to the first task.
     let heap = world.heap().1.saturating_sub(heap_reserve(world));
-    amounts[Resource::Bytes as usize] = heap - (kept / 2).min(heap / 2) + kept;
+    amounts[Resource::Bytes as usize] = heap + kept;
     amounts[Resource::Rows as usize] = amounts[Resource::Bytes as usize];
     amounts[Resource::Threads as usize] = (frames / FRAMES_A_THREAD).min(THREADS_MAX as u64);
     amounts[Resource::Semaphores as usize] = SEMAPHORES_MAX as u64;

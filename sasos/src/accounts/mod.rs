@@ -13,6 +13,7 @@
 //! gets a refusal for what others only have in hand: hands above are emptied first.
 
 use abi::Error;
+use store::{ACCOUNT_PLACE_BITS, is_account_of_program};
 
 use crate::containers::{Boxed, Places, boxed};
 
@@ -43,7 +44,7 @@ pub enum Resource {
     Processor,
     /// Slots of addresses.
     Slots,
-    /// Bytes of the server's heap for kept objects, their rows in the store included. They count as [`Resource::Bytes`], too. They stay when all
+    /// Bytes of the server's heap for kept objects, whether they are active or not. They count as [`Resource::Bytes`], too. They stay when all
     /// tasks have ended.
     Rows,
     /// Slots of addresses of kept objects. They count as [`Resource::Slots`], too, while the object is active.
@@ -107,9 +108,7 @@ const SHORT: [(Resource, u64); 5] = [
     (Resource::Slots, 1),
 ];
 /// Bits of a number that are the place in the table.
-const PLACE_BITS: u32 = 24;
-/// Accounts that have the first places: the root, and the first task's.
-const SYSTEM_ACCOUNTS: u64 = 2;
+const PLACE_BITS: u32 = ACCOUNT_PLACE_BITS;
 
 /// Page tables, and bytes for what is known of slots, in the cache of objects that no program pays for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -300,7 +299,7 @@ impl Ledger {
     /// Whether a number, of this start or an earlier one, is that of a program: the first accounts of each start are those of the system and of
     /// the first task.
     pub(crate) const fn is_of_programs(number: u64) -> bool {
-        number & ((1 << PLACE_BITS) - 1) >= SYSTEM_ACCOUNTS
+        is_account_of_program(number)
     }
 
     /// The account with that number; the root if there is none.

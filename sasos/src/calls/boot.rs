@@ -9,20 +9,20 @@ use abi::{
     layout::PRIORITY_DEFAULT,
     start::{ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, START_MAGIC, Start},
 };
-use kcore::{SpaceId, ThreadId, thread::Resumed};
-use store::{MountReport, ObjectRecord, Store};
+use kcore::{Machine, SpaceId, ThreadId, thread::Resumed};
+use store::{Leaves, MountError, MountReport, Store};
 
 use crate::{
     Server, Step, Stop, World,
     accounts::{AccountId, Ledger, Resource, UNLIMITED, limits},
-    directory::names,
-    directory::object::{Objects, kept_bytes, kept_charges},
+    directory::names::Found,
+    directory::object::{KEPT, Objects, charges_of},
     durability::checkpoint::Checkpoints,
     lives::budget::Allowance,
     lives::task::Tasks,
     lives::thread::Threads,
     lives::{remarks::Remarks, work::WorkList},
-    pages::pager::Pager,
+    pages::{pager::Pager, queues::Queues},
     procedures::pdx::Callees,
     protection::apd::Apd,
     protection::domain::Domains,
@@ -30,12 +30,28 @@ use crate::{
     waiting::semaphore::Semaphores,
 };
 
+/// Numbers of frames below those that a machine hands out or has in its kernel, roughly.
+const FRAMES_BELOW: usize = 256;
 /// The name that the first program gets as its only argument.
 const FIRST_ARGUMENT: &[u8] = b"shell\0";
 /// Times that the start waits for the disk before it gives up.
 const WAITS_MAX: u32 = 100_000;
-/// Part of the memory that map nodes may take which small checkpoints have not written.
-const UNWRITTEN_PART: usize = 64;
+/// Parts of the memory that map nodes may take which small checkpoints have not written: this one up to so many nodes, and the other one. They go when
+/// memory is short, but the next start needs as much again.
+const UNWRITTEN_PART: usize = 16;
+const UNWRITTEN_FEW: usize = 2048;
+const UNWRITTEN_PART_OF_MUCH: usize = 64;
+
+/// Frames of the machine for each leaf of the object table that stays in memory though nobody needs it, and how many there are at least and at most. A leaf takes up to 9 KiB of the heap.
+const FRAMES_A_LEAF: u64 = 64;
+const LEAVES_LEAST: u64 = 64;
+const LEAVES_MOST: u64 = 2048;
+
+/// The leaves of the object table that a machine of that size keeps in memory.
+pub fn leaves_for(world: &impl Machine) -> Leaves {
+    let leaves = world.frames_total() / FRAMES_A_LEAF;
+    Leaves::AsNeeded(leaves.clamp(LEAVES_LEAST, LEAVES_MOST) as usize)
+}
 
 /// Why the first task could not be started.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -72,27 +88,44 @@ impl From<Error> for StartError {
 }
 
 impl Server {
-    /// A server over a store, without any task. `report` is what the mount found.
+    /// A server over a store, without any task. `report` is what the mount found. Sees the rows that name Clists and the last ones, and waits for those that are not in memory.
     ///
     /// # Errors
-    /// [`StartError::Failed`]: there is no heap to note which addresses are free.
-    pub fn new(store: Store, report: &MountReport) -> Result<Self, StartError> {
-        let (names, addresses) = names::find(&store)?;
+    /// [`StartError::Failed`]: there is no heap to note which addresses are free, or the disk fails.
+    pub fn new(world: &mut impl World, mut store: Store, report: &MountReport) -> Result<Self, StartError> {
+        let mut found = Found::new(report.first_slot);
+        let resting = store.sums().map(charges_of);
+        let surveyed = store.survey(world, |seen| found.see(seen).map_err(|_| MountError::Memory));
+        surveyed.map_err(|error| match error {
+            MountError::Disk => Error::DiskError,
+            _ => Error::NoMemory,
+        })?;
+        found.hold_named();
+        let Found {
+            names,
+            addresses,
+            unknown,
+            ..
+        } = found;
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.cut = u64::from(report.tail.is_some());
         let mut ledger = Ledger::new(store.stats().generation);
-        for (resource, amount) in store.objects().flat_map(kept_charges) {
+        for (resource, amount) in resting.into_iter().flat_map(|amounts| KEPT.into_iter().zip(amounts)) {
             ledger.force(AccountId::ROOT, resource, amount);
         }
+        let mut objects = Objects::default();
+        objects.next_serial = store.births().max(1);
         Ok(Self {
             ledger,
             programs: AccountId::ROOT,
+            resting,
             heap_of_first: 0,
             blocks_of_first: 0,
-            objects: Objects::default(),
+            objects,
             addresses,
             names,
+            unknown,
             domains: Domains::default(),
             tasks: Tasks::default(),
             threads: Threads::default(),
@@ -129,12 +162,16 @@ impl Server {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn open_programs(&mut self, world: &mut impl World, above: AccountId) -> Result<(), Error> {
-        self.store
-            .keep_unwritten(world.frames_total() as usize / UNWRITTEN_PART);
+        let frames = world.frames_total() as usize;
+        // Without heap for it memory is taken back as if nobody knew anything of its use. Programs get what is left of the heap.
+        let numbers = frames + world.kernel_frames() as usize + FRAMES_BELOW;
+        self.pager.queues = Queues::new(numbers).unwrap_or_default();
+        let few = (frames / UNWRITTEN_PART).min(UNWRITTEN_FEW);
+        self.store.keep_unwritten(few.max(frames / UNWRITTEN_PART_OF_MUCH));
         let kept = self.ledger.used(AccountId::ROOT, Resource::Rows);
         let mut machine = limits::of_machine(world, self.store.stats().free, kept);
-        let is_own = |row: &&ObjectRecord| Ledger::is_of_programs(row.account);
-        let of_programs = self.store.objects().filter(is_own).map(kept_bytes).sum();
+        let own = self.resting[0];
+        let [of_programs, ..] = own;
         let programs = limits::of_programs(&machine, kept, of_programs);
         self.heap_of_first = limits::heap_of_first(&machine, kept);
         self.blocks_of_first = self.store.stats().free / 8;
@@ -143,7 +180,7 @@ impl Server {
         self.ledger.set_limits(AccountId::ROOT, machine);
         self.programs = self.account_open(world, above, programs)?;
         self.bound_dirty_pages();
-        for (resource, amount) in self.store.objects().filter(is_own).flat_map(kept_charges) {
+        for (resource, amount) in KEPT.into_iter().zip(own) {
             self.ledger.give(AccountId::ROOT, resource, amount);
             self.ledger.force(self.programs, resource, amount);
         }
@@ -158,10 +195,11 @@ impl Server {
         // Before the first password is drawn.
         world.stir_random(self.store.seed());
         for address in system_objects() {
-            self.object_at(world, address).map_err(|_| StartError::NoProgram)?;
+            let found = self.patiently(world, |server, world| server.object_at(world, address));
+            found.map_err(|_| StartError::NoProgram)?;
         }
         let mut apd = Apd::EMPTY;
-        apd.add(self.clist_ref(world, ROOT_CLIST)?)?;
+        apd.add(self.patiently(world, |server, world| server.clist_ref(world, ROOT_CLIST))?)?;
         let task = self.task_make(world, apd, AccountId::ROOT, UNLIMITED)?;
         let account = self.tasks.get(task).map_or(AccountId::ROOT, |task| task.account);
         self.open_programs(world, account)?;

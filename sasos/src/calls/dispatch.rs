@@ -207,7 +207,7 @@ impl Server {
     /// another, so what a call began to wait for may be there before the call is at its end.
     pub(crate) fn still_awaited(&mut self, thread: ThreadId, key: Key) -> bool {
         match key {
-            Key::Page(address) => self.pager.reading.has(address),
+            Key::Page(address) => self.pager.reading.has(address) || self.store.reads_rows(address),
             Key::Sync(ticket) => self.checkpoint.is_syncing(store::Ticket(ticket)),
             Key::Checkpoint => match self.threads.record(thread).continuation {
                 Continuation::Durable {
@@ -217,7 +217,7 @@ impl Server {
                 _ => self.checkpoint.is_running() || self.checkpoint.is_wanted() || self.checkpoint.is_closing(),
             },
             // The end of a task, which this event may have brought about, ends callees.
-            Key::Stack(space) | Key::Turn(space) => {
+            Key::Stack(space) | Key::Turn(space, _) => {
                 let callee = self.callees.get(SpaceId(space));
                 callee.is_some_and(|callee| callee.stage == Stage::Open)
             }

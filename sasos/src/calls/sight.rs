@@ -234,9 +234,11 @@ impl Server {
             *at = reached;
         }
         // Those of the store are in order.
-        let stored = (sight == Sight::All)
-            .then(|| self.store.objects_from(from).next())
-            .flatten();
+        let stored = match self.store.find_from(from) {
+            _ if sight != Sight::All => None,
+            Ok(stored) => stored,
+            Err(absent) => return Err(self.rows_wait(world, absent)),
+        };
         // It comes first if all active ones that were looked at end before it begins.
         let stored = stored.filter(|record| active.map_or(record.base < at, |(base, _)| record.base < base));
         match (stored, active) {

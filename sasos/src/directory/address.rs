@@ -76,6 +76,28 @@ impl Addresses {
         }
     }
 
+    /// Notes at the start that a slot is held, if it is free; tells whether it was. Behind [those](Addresses::hold) that objects hold.
+    pub(crate) fn hold_free(&mut self, slot: u64) -> bool {
+        if slot >= self.next {
+            self.hold(slot, slot + 1);
+            return true;
+        }
+        let Some((first, length)) = self
+            .free
+            .last_below(slot + 1)
+            .filter(|&(first, length)| slot - first < length)
+        else {
+            return false;
+        };
+        self.remove_free(first);
+        for (first, end) in [(first, slot), (slot + 1, first + length)] {
+            if first < end {
+                self.note_free(first, end - first);
+            }
+        }
+        true
+    }
+
     /// Makes sure that there is room for one more run to come back.
     #[inline]
     pub(crate) fn expect_back(&mut self) -> Result<(), Error> {
@@ -92,6 +114,11 @@ impl Addresses {
     /// [made](Addresses::expect_back), or is asked for when it comes.
     pub(crate) fn note_issued(&mut self) {
         self.issued += 1;
+    }
+
+    /// Notes that an object comes to rest, whose addresses stay held: room for them is asked for when it is active again.
+    pub(crate) fn note_rests(&mut self) {
+        self.issued = self.issued.saturating_sub(1);
     }
 
     /// Whether at least so many runs are known that will come back.

@@ -4,17 +4,19 @@
 //! table, the link of that and the domain's node stay, and so does all that is charged for them. The next small object of that domain is made of it, so
 //! neither has to be found, linked and charged again: decision 0172.
 //!
-//! A domain sets one object aside at most, and only after it has deleted some. It stands on the kill list and ends with the task, or earlier, when somebody
-//! lacks memory ([`crate::pages::idle`]). An object without pages is one that is set aside; there are no others.
+//! A domain sets [`PLACES`] objects aside at most, and only after it has deleted some. They stand on the kill list and end with the task, or earlier, when
+//! somebody lacks memory ([`crate::pages::idle`]). An object without pages is one that is set aside; there are no others.
 
 use abi::{
-    Rights,
+    Error, Rights,
     address::{PAGE, SLOT},
 };
 
+use kcore::ThreadId;
+
 use crate::{
     Server, World,
-    accounts::Resource,
+    accounts::{AccountId, Resource},
     directory::creation::{AddressesOf, coloured},
     directory::object::{OBJECT_BYTES, Object, ObjectId, Objects, Prepared},
     lives::budget::Cost,
@@ -25,15 +27,17 @@ use crate::{
 
 /// Objects that a domain deletes before it sets one aside.
 const DELETED_BEFORE: u8 = 4;
+/// Objects that a domain has set aside at most.
+const PLACES: usize = 4;
 /// The cost of setting an object aside, in instructions, roughly, and that of each of its pages.
 const COST_ASIDE: Cost = Cost::own(400);
 const COST_PAGE: Cost = Cost::calling(100, 4);
 
-/// The object that a domain has set aside.
+/// The objects that a domain has set aside.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Aside {
-    /// Its place and serial number, if there is one. Should it have gone, no object has both.
-    object: Option<(ObjectId, u64)>,
+    /// Their places and serial numbers. Should one have gone, no object has both.
+    objects: [Option<(ObjectId, u64)>; PLACES],
     /// Small objects that the domain has deleted, up to [`DELETED_BEFORE`].
     deleted: u8,
 }
@@ -41,13 +45,8 @@ pub(crate) struct Aside {
 impl Object {
     /// Whether nothing is known of it but pages in its first slot, and nobody knows it but a domain.
     fn is_plain(&self) -> bool {
-        let numbers = self.record.flags
-            | self.blocks
-            | self.parts
-            | self.limited
-            | self.rows
-            | self.prepared_bytes
-            | self.closed_by.0;
+        let numbers =
+            self.record.flags | self.blocks | self.parts | self.limited | self.prepared_bytes | self.closed_by.0;
         numbers == 0
             && self.nodes.len() == 1
             && self.leaves == 1
@@ -103,6 +102,13 @@ impl Objects {
 }
 
 impl Server {
+    /// The program of a thread that was refused something by its limits, if objects are set aside: their slots and tables may be what it lacks, however much it
+    /// has left.
+    pub(crate) fn who_has_set_aside(&self, thread: ThreadId, error: Error) -> Option<AccountId> {
+        let may_help = error == Error::LimitReached && self.objects.aside > 0;
+        may_help.then(|| self.ledger.family(self.account_of(thread), self.programs))
+    }
+
     /// Sets an object aside that a task deletes at home, where it may be and is worth it; tells whether it did. The right to delete was there.
     pub(crate) fn set_aside(&mut self, world: &mut impl World, caller: Caller, id: ObjectId) -> bool {
         let object = self.objects.get(id);
@@ -120,15 +126,16 @@ impl Server {
         if !(is_linked && is_own && is_home && object.is_plain()) {
             return false;
         }
-        let there = domain
-            .aside
-            .object
-            .is_some_and(|(id, serial)| self.objects.is_aside(id, serial));
-        if there || domain.aside.deleted < DELETED_BEFORE {
-            domain.aside.deleted += u8::from(!there);
+        if domain.aside.deleted < DELETED_BEFORE {
+            domain.aside.deleted += 1;
             return false;
         }
-        domain.aside.object = Some((id, object.serial));
+        let is_free =
+            |place: &&mut Option<(ObjectId, u64)>| !place.is_some_and(|(id, serial)| self.objects.is_aside(id, serial));
+        let Some(place) = domain.aside.objects.iter_mut().find(is_free) else {
+            return false;
+        };
+        *place = Some((id, object.serial));
         if !self.semaphores_go(world, base..end) {
             return false;
         }
@@ -159,13 +166,12 @@ impl Server {
         self.ledger.give(account, Resource::Frames, count);
     }
 
-    /// Makes a new object of so many pages, which fit into a slot, of the one that the caller's domain has set aside, if it has one.
+    /// Makes a new object of so many pages, which fit into a slot, of one that the caller's domain has set aside, if it has any.
     pub(crate) fn take_aside(&mut self, world: &mut impl World, caller: Caller, pages: u64) -> Option<ObjectId> {
         let domain = self.domains.get_mut(caller.domain)?;
-        let (id, serial) = domain.aside.object.take()?;
-        if !self.objects.is_aside(id, serial) {
-            return None;
-        }
+        let mut places = domain.aside.objects.iter_mut();
+        let (id, _) =
+            places.find_map(|place| place.take().filter(|&(id, serial)| self.objects.is_aside(id, serial)))?;
         let epoch = self.objects.get(id).epoch;
         let slot = self.objects.get(id).first_slot();
         // A domain that has forgotten it has unlinked it, or is about to.

@@ -1,21 +1,21 @@
-//! Objects come and go: activated from the object table, made, dropped.
+//! Objects come and go: made, dropped.
 //!
 //! Making an object costs a slot of addresses and an entry in the tables; page tables and pages
 //! come when it is touched. Dropping it takes it away from every domain before anything is freed.
 
 use abi::{
     Error,
-    address::{OBJECTS_END, PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, USER_START, slot_of, stack_base},
-    layout::{OBJECT_PERSISTENT, OBJECT_STACK},
+    address::{PAGE, PAGES_PER_SLOT, SLOT, STACK_BYTES, slot_of, stack_base},
+    layout::OBJECT_STACK,
 };
 use kcore::{Machine, SpaceId, ThreadId, wait::Key};
 use store::ObjectRecord;
 
 use crate::{
     Answer, Server, Step, Stop, World,
-    accounts::{AccountId, Cached, Ledger, Resource},
+    accounts::{AccountId, Cached, Resource},
     directory::address::{COST_SETTLE, OBJECT_SLOTS_MAX},
-    directory::object::{OBJECT_BYTES, ObjectId, kept_bytes, slots_for},
+    directory::object::{OBJECT_BYTES, ObjectId, REST_BYTES, slots_for},
     lives::task::TaskId,
     pages::release::Remembered,
 };
@@ -76,78 +76,33 @@ impl Server {
     /// The object that holds an address, activated from the object table if need be.
     ///
     /// # Errors
-    /// [`Error::BadAddress`], or no memory to activate it.
+    /// [`Error::BadAddress`], or no memory to activate it; the need to wait for its row; [`Error::DiskError`] if that cannot be read.
     #[inline]
-    pub fn object_at(&mut self, world: &impl World, address: u64) -> Result<ObjectId, Error> {
+    pub fn object_at(&mut self, world: &mut impl World, address: u64) -> Step<ObjectId> {
         match self.objects.find(address) {
             Some(id) => Ok(id),
             None => self.activate(world, address),
         }
     }
 
-    #[cold]
-    fn activate(&mut self, world: &impl World, address: u64) -> Result<ObjectId, Error> {
-        if !(USER_START..OBJECTS_END).contains(&address) {
-            return Err(Error::BadAddress);
-        }
-        let Some(record) = self.store.object_containing(address) else {
-            return Err(Error::BadAddress);
-        };
-        let slots = slots_for(record.base, record.pages);
-        let first = slot_of(record.base);
-        let last = first + slots.max(1) - 1;
-        // A disk made by others may hold what ours never would: objects too large, beyond their window, or in shared slots. Neither of two that
-        // share one can be reached, so no slot comes back while another object stands in it.
-        let next = self.store.objects_from(record.base + 1).next();
-        let start = (first * SLOT).max(USER_START);
-        let before = self
-            .store
-            .object_containing(start)
-            .or(self.store.objects_from(start).next());
-        if slots > OBJECT_SLOTS_MAX
-            || last >= slot_of(OBJECTS_END)
-            || [first, last]
-                .into_iter()
-                .any(|slot| self.objects.map.get(slot).is_some())
-            || next.is_some_and(|next| slot_of(next.base) <= last)
-            || before.is_some_and(|before| before.base < record.base)
-        {
-            return Err(Error::BadAddress);
-        }
-        self.enough_heap(world)?;
-        let mut record = record.copy()?;
-        record.flags |= OBJECT_PERSISTENT;
-        // It has been paid for since the start.
-        let (payer, bytes) = (self.payer_of_row(&record), kept_bytes(&record));
-        self.addresses.expect_back()?;
-        let id = self.objects.insert(record, payer, &mut self.ledger)?;
-        self.ledger.force(payer, Resource::Slots, slots);
-        let object = self.objects.get_mut(id);
-        object.account = payer;
-        object.bytes = bytes;
-        object.rows = bytes;
-        self.addresses.note_issued();
-        Ok(id)
-    }
-
-    /// Charges bytes that an object takes further: those of a kept one stay with it, so they are rows, too.
+    /// Charges bytes that an object takes further.
     ///
     /// # Errors
     /// [`Error::LimitReached`]: nothing has changed.
     pub(crate) fn pay_bytes(&mut self, id: ObjectId, bytes: u64) -> Result<(), Error> {
-        self.pay(id, [Resource::Bytes, Resource::Rows], bytes)?;
-        let object = self.objects.get_mut(id);
-        object.bytes += bytes;
-        object.rows += if object.is_persistent() { bytes } else { 0 };
+        if bytes > 0 {
+            self.programs_take_over(id)?;
+        }
+        self.ledger.take(self.objects.get(id).account, Resource::Bytes, bytes)?;
+        self.objects.get_mut(id).bytes += bytes;
         Ok(())
     }
 
     /// Gives back what was charged so.
     pub(crate) fn refund_bytes(&mut self, id: ObjectId, bytes: u64) {
-        self.refund(id, [Resource::Bytes, Resource::Rows], bytes);
         let object = self.objects.get_mut(id);
         object.bytes -= bytes;
-        object.rows -= if object.is_persistent() { bytes } else { 0 };
+        self.ledger.give(object.account, Resource::Bytes, bytes);
     }
 
     /// Charges something that an object takes further, by a second name, too, if it is kept. If a program takes it for an object of others, all programs pay for that from then on.
@@ -174,16 +129,6 @@ impl Server {
         self.ledger.give(object.account, any, amount);
         if object.is_persistent() {
             self.ledger.give(object.account, kept, amount);
-        }
-    }
-
-    /// The account that pays for a kept object of an earlier start, whose own is gone: all programs together for those of programs, or a program
-    /// could keep an object, and in the next start nothing would bind what is done with it.
-    pub(crate) fn payer_of_row(&self, record: &ObjectRecord) -> AccountId {
-        if Ledger::is_of_programs(record.account) {
-            self.programs
-        } else {
-            AccountId::ROOT
         }
     }
 
@@ -272,7 +217,8 @@ impl Server {
             if let Some(slot) = self.addresses.take(slots) {
                 return Ok((coloured(slot, pages), 0));
             }
-            if !self.addresses.settle_one() {
+            // Then those that nobody has looked at since the start.
+            if !self.addresses.settle_one() && !self.reveal(world, 0)? {
                 break;
             }
             if !self.budget.spend(COST_SETTLE) {
@@ -332,8 +278,8 @@ impl Server {
         if blocks > 0 {
             self.ledger.give(object.account, Resource::Blocks, blocks);
         }
-        if object.rows > 0 {
-            self.ledger.give(object.account, Resource::Rows, object.rows);
+        if was_row {
+            self.ledger.give(object.account, Resource::Rows, REST_BYTES);
             self.ledger.give(object.account, Resource::Kept, slots);
         }
         self.objects.remove(id, &mut self.ledger);

@@ -11,9 +11,13 @@ use abi::{
     Error,
     address::{FIRST_FREE, OBJECTS_END, SLOT, slot_of},
 };
-use store::{ObjectRecord, Store};
+use store::{ObjectRecord, Seen};
 
-use crate::{Server, containers::Map, directory::address::Addresses};
+use crate::{
+    Server,
+    containers::Map,
+    directory::{address::Addresses, unknown::Unknown},
+};
 
 /// The records that name a slot.
 #[derive(Copy, Clone, Default)]
@@ -67,6 +71,11 @@ impl Names {
         self.0.has(slot)
     }
 
+    /// The first named slot from this one on.
+    pub(crate) fn from(&self, slot: u64) -> Option<u64> {
+        self.0.first_in(slot..u64::MAX).map(|(slot, _)| slot)
+    }
+
     /// How many records name each slot.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (u64, u32)> {
         self.0.iter().map(|(slot, name)| (slot, name.records))
@@ -78,31 +87,75 @@ pub(crate) fn slots_named(record: &ObjectRecord) -> impl Iterator<Item = u64> {
     record.pdx.iter().filter_map(|pdx| slot_named(pdx.clist))
 }
 
-/// The names in the rows, and the addresses that neither an object nor a name holds. Takes time in proportion to the rows.
-///
-/// # Errors
-/// [`Error::NoMemory`].
-pub(crate) fn find(store: &Store) -> Result<(Names, Addresses), Error> {
-    let (mut names, mut addresses) = (Names::default(), Addresses::new(0));
-    for record in store.objects() {
-        for pdx in record.pdx.iter() {
-            names.add(pdx.clist)?;
+/// What a start finds out about the rows of earlier ones, which it sees in the order of their addresses. All that have procedures are among those that it sees.
+pub(crate) struct Found {
+    pub(crate) names: Names,
+    pub(crate) addresses: Addresses,
+    pub(crate) unknown: Unknown,
+    /// Whether what was seen last was not read, so that its last object may reach to the next row.
+    unread: bool,
+    /// The slot from which on none was issued before.
+    lease: u64,
+}
+
+impl Found {
+    pub(crate) fn new(lease: u64) -> Self {
+        Self {
+            names: Names::default(),
+            addresses: Addresses::new(0),
+            unknown: Unknown::default(),
+            unread: false,
+            lease,
         }
     }
-    let mut rows = store.objects().peekable();
-    loop {
-        let row = rows.peek().map(|row| (slot_of(row.base), slot_of(row.end() - 1) + 1));
-        let name = names.0.first_in(addresses.mark()..u64::MAX).map(|(slot, _)| slot);
-        match (row, name) {
-            (Some((first, end)), name) if name.is_none_or(|name| first <= name) => {
-                rows.next();
-                addresses.hold(first, end);
+
+    /// Notes what is seen: the addresses that it holds, or may hold, and the Clists that it names.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn see(&mut self, seen: Seen<'_>) -> Result<(), Error> {
+        let record = match seen {
+            Seen::Row(record) => record,
+            Seen::Unread { from, end } => {
+                // The last leaf is not read only where it is rotten.
+                let end = if end == u64::MAX {
+                    self.lease
+                } else {
+                    slot_of(end - 1) + 1
+                };
+                self.may_hold(slot_of(from), end)?;
+                self.unread = true;
+                return Ok(());
             }
-            (_, Some(slot)) => {
-                names.object_goes(slot, false);
-                addresses.hold(slot, slot + 1);
+        };
+        if core::mem::take(&mut self.unread) {
+            self.may_hold(self.addresses.mark(), slot_of(record.base))?;
+        }
+        for pdx in record.pdx.iter() {
+            self.names.add(pdx.clist)?;
+        }
+        self.addresses.hold(slot_of(record.base), slot_of(record.end() - 1) + 1);
+        Ok(())
+    }
+
+    /// Notes slots of which it is not known whether objects hold them, behind all that was seen.
+    fn may_hold(&mut self, first: u64, end: u64) -> Result<(), Error> {
+        let first = first.max(self.addresses.mark());
+        if first < end {
+            self.addresses.hold(first, end);
+            self.unknown.add(first, end)?;
+        }
+        Ok(())
+    }
+
+    /// Holds the slots that are named and hold no object, behind the last row.
+    pub(crate) fn hold_named(&mut self) {
+        let mut next = 0;
+        while let Some((slot, _)) = self.names.0.first_in(next..u64::MAX) {
+            if self.addresses.hold_free(slot) {
+                self.names.object_goes(slot, false);
             }
-            (_, None) => return Ok((names, addresses)),
+            next = slot + 1;
         }
     }
 }

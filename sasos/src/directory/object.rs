@@ -1,7 +1,7 @@
 //! Objects that are active: what the server knows of each, and which address belongs to which.
 //!
-//! An object is *active* from its creation, or from the first access since the start of the system
-//! that reached it in the object table, until it is deleted. Objects own whole slots, so a two-level
+//! An object is *active* from its creation, or from an access
+//! that reached it in the object table, until it is deleted or comes to rest ([`crate::directory::activity`]). Objects own whole slots, so a two-level
 //! table over slot numbers finds the object of an address in a few loads; two gigabytes that
 //! belong to one object take one entry.
 //!
@@ -12,6 +12,9 @@
 //! have a node in its list link its leaves.
 
 mod blocks;
+mod charges;
+
+pub use charges::{KEPT, REST_BYTES, active_bytes, charges_of, kept_charges, record_bytes, row_bytes};
 
 use alloc::vec::Vec;
 
@@ -21,7 +24,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::{ObjectRecord, ROW_HEAP_BYTES};
+use store::ObjectRecord;
 
 use crate::{
     accounts::{AccountId, Amounts, Cached, Ledger, RESOURCES, Resource},
@@ -92,7 +95,7 @@ impl Prepared {
 pub struct Object {
     /// Its row in the object table, or the row that it would have if it were kept.
     pub record: ObjectRecord,
-    /// Never the same for two objects since the start of the system.
+    /// Never the same for two objects since the start of the system. That of a kept one is the birth of its row, and stays when it rests; those of old images have zero.
     pub serial: u64,
     /// Pages, slot by slot.
     pub slots: Slots,
@@ -118,8 +121,6 @@ pub struct Object {
     pub bytes: u64,
     /// See `bytes`.
     pub limit_bytes: u64,
-    /// Those of them that stay while it is kept: for the object, its row and its limits, not for what is known of its slots.
-    pub rows: u64,
     /// Its page tables.
     pub leaves: u64,
     /// Its part of the cache, and the program that had the first of that made; the root if no program had.
@@ -206,7 +207,6 @@ impl Object {
             account: AccountId::ROOT,
             bytes: 0,
             limit_bytes: 0,
-            rows: 0,
             leaves: 0,
             cached: Cached::default(),
             user: AccountId::ROOT,
@@ -265,7 +265,7 @@ impl Object {
     /// Bytes that it costs whatever is known of its pages: the object with its record, and the row of a kept one.
     pub(crate) fn own_bytes(&self) -> u64 {
         if self.is_persistent() {
-            kept_bytes(&self.record)
+            REST_BYTES + active_bytes(&self.record)
         } else {
             OBJECT_BYTES + record_bytes(&self.record)
         }
@@ -363,8 +363,10 @@ impl Object {
         amounts[Resource::Blocks as usize] = self.all_blocks();
         amounts[Resource::Bytes as usize] = self.bytes;
         amounts[Resource::Slots as usize] = self.slot_count();
-        amounts[Resource::Rows as usize] = self.rows;
-        amounts[Resource::Kept as usize] = if self.rows > 0 { self.slot_count() } else { 0 };
+        if self.is_persistent() {
+            amounts[Resource::Rows as usize] = REST_BYTES;
+            amounts[Resource::Kept as usize] = self.slot_count();
+        }
         amounts
     }
 
@@ -410,34 +412,6 @@ impl Object {
     }
 }
 
-/// Bytes that the capabilities of a record cost beyond [`OBJECT_BYTES`].
-pub fn record_bytes(record: &ObjectRecord) -> u64 {
-    (record.capabilities.len() as u64).saturating_sub(4) * CAPABILITY_BYTES
-        + record.pdx.len() as u64 * PDX_BYTES
-        + record.pdx.entries() as u64 * ENTRY_BYTES
-}
-
-/// Bytes that the row of a record costs in the store, which has a copy of it.
-pub fn row_bytes(record: &ObjectRecord) -> u64 {
-    ROW_HEAP_BYTES + record_bytes(record)
-}
-
-/// Bytes that a kept object costs the heap for as long as it exists, whether it is active or not: no start is without room to activate it.
-pub fn kept_bytes(record: &ObjectRecord) -> u64 {
-    OBJECT_BYTES + record_bytes(record) + row_bytes(record)
-}
-
-/// The amounts that a kept object is charged for whether it is active or not.
-pub fn kept_charges(record: &ObjectRecord) -> [(Resource, u64); 3] {
-    let bytes = kept_bytes(record);
-    let slots = slots_for(record.base, record.pages);
-    [
-        (Resource::Bytes, bytes),
-        (Resource::Rows, bytes),
-        (Resource::Kept, slots),
-    ]
-}
-
 /// All ones if the words are equal, else zero.
 const fn equal_mask(one: u64, other: u64) -> u8 {
     let difference = one ^ other;
@@ -468,7 +442,7 @@ pub struct Objects {
     /// How many are set aside ([`crate::directory::aside`]).
     pub(super) aside: usize,
     pub(crate) map: SlotMap,
-    pub(super) next_serial: u64,
+    pub(crate) next_serial: u64,
     /// Resident pages of all of them.
     pub(crate) resident_pages: u64,
 }
@@ -582,10 +556,14 @@ impl Objects {
         self.map.set(slot_of(record.base), slots, Some(index), payer, ledger)?;
         let mut object = self.spare.pop().ok_or(Error::NoMemory)?;
         object.record = record;
-        object.serial = self.next_serial;
+        if object.is_persistent() {
+            object.serial = object.record.birth;
+        } else {
+            object.serial = self.next_serial;
+            self.next_serial += 1;
+        }
         object.epoch = self.epoch;
         self.table.put(index, object);
-        self.next_serial += 1;
         Ok(ObjectId(index))
     }
 

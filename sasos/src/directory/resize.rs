@@ -61,6 +61,9 @@ impl Server {
         let object = self.objects.get(id);
         let (before, base, serial) = (object.record.pages, object.base(), object.serial);
         if pages > before {
+            if self.objects.get(id).is_persistent() {
+                self.rows_near(world, base)?;
+            }
             self.grow(world, id, pages)?;
         } else if pages < before {
             self.shrink(world, id, pages)?;
@@ -170,6 +173,19 @@ impl Server {
         self.enough_heap(world)?;
         let more = wanted - count;
         while more > 0 && self.addresses.settle_one() {
+            if !self.budget.spend(COST_SETTLE) {
+                return Err(Stop::Again);
+            }
+        }
+        let behind = first + count;
+        while more > 0
+            && self
+                .unknown
+                .from(behind)
+                .is_some_and(|(start, _)| start < behind + more)
+        {
+            self.reveal(world, behind)?;
+            while self.addresses.settle_one() {}
             if !self.budget.spend(COST_SETTLE) {
                 return Err(Stop::Again);
             }

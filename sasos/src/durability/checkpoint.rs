@@ -387,6 +387,8 @@ impl Server {
     pub(crate) fn let_go<W: World>(&mut self, world: &mut W, page: &DirtyPage, failed: bool) {
         if failed {
             self.dirty_again(world, page);
+        } else {
+            self.pager.queues.arrived(page.frame.0, page.base + page.page * PAGE);
         }
         if let Some(frame) = world.frame_found(page.frame.0) {
             world.frame_release(frame);
@@ -433,6 +435,9 @@ impl Server {
                 }
             }
             Event::PageBad { base, page, reason } => self.page_failed(world, base, page, reason),
+            Event::RowsRead { key } => {
+                world.wake(Key::Page(key), u32::MAX);
+            }
             // The frame is kept until all is durable: until then a page that leaves memory could
             // not be read back.
             Event::PageWritten { .. } => {}

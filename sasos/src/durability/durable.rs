@@ -61,7 +61,8 @@ impl Server {
         self.budget.spend(COST_RECORD);
         self.store.put_object(record).map_err(|error| match error {
             PutError::DiskFull => Error::DiskFull,
-            PutError::Memory => Error::NoMemory,
+            // Those who enter an object, or make one longer, have looked for its neighbours.
+            PutError::Memory | PutError::Absent => Error::NoMemory,
             PutError::Limits => Error::TableFull,
             PutError::Range => Error::BadArgument,
             PutError::Overlap | PutError::DeletionPending => Error::InUse,
@@ -151,9 +152,14 @@ impl Server {
 
     /// Whether the pages of an object in a range, and its row, are durable as they are.
     pub(crate) fn is_durable(&self, object: &Object, from: u64, to: u64) -> bool {
+        self.is_written_but_for_dirty(object) && !has_dirty(object, from, to)
+    }
+
+    /// The same of an object without dirty pages.
+    pub(crate) fn is_written_but_for_dirty(&self, object: &Object) -> bool {
         let writing = self.checkpoint_of(object).is_some();
         let syncing = object.sync.is_some_and(|ticket| self.checkpoint.is_syncing(ticket));
-        self.checkpoint.is_good(object.changed_before) && !writing && !syncing && !has_dirty(object, from, to)
+        self.checkpoint.is_good(object.changed_before) && !writing && !syncing
     }
 
     /// Notes that the row of an object, or what the store knows of its pages, has changed.

@@ -15,7 +15,7 @@ use abi::{
 use crate::{
     Answer, Server, Step, Stop, World,
     accounts::Resource,
-    directory::object::{ObjectId, PageAt, Prepared, Which, row_bytes},
+    directory::object::{ObjectId, PageAt, Prepared, REST_BYTES, Which, row_bytes},
     durability::durable::no_room,
     lives::budget::Cost,
     lives::continuation::Continuation,
@@ -95,6 +95,7 @@ impl Server {
         if !self.budget.allows(COST_KEEP) {
             return Err(Stop::Again);
         }
+        self.rows_near(world, self.objects.get(id).base())?;
         Ok(self.keep(id)?)
     }
 
@@ -228,20 +229,20 @@ impl Server {
     fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
         let mut record = self.objects.get(id).record.copy()?;
         record.flags |= OBJECT_PERSISTENT;
+        record.birth = self.objects.get(id).serial;
         let object = self.objects.get(id);
         let (base, payer, slots) = (record.base, object.account, object.slot_count());
-        let bytes = row_bytes(&record);
-        let rows = object.bytes - object.prepared_bytes - object.slots.bytes() + bytes;
+        let (birth, bytes) = (record.birth, row_bytes(&record) + REST_BYTES);
         self.store.expect_prepared().map_err(no_room)?;
         self.ledger.take(payer, Resource::Kept, slots)?;
-        let paid = self.ledger.take(payer, Resource::Rows, rows);
+        let paid = self.ledger.take(payer, Resource::Rows, REST_BYTES);
         paid.inspect_err(|_| self.ledger.give(payer, Resource::Kept, slots))?;
         let put = self.ledger.take(payer, Resource::Bytes, bytes).and_then(|()| {
             self.put_record(record)
                 .inspect_err(|_| self.ledger.give(payer, Resource::Bytes, bytes))
         });
         put.inspect_err(|_| {
-            self.ledger.give(payer, Resource::Rows, rows);
+            self.ledger.give(payer, Resource::Rows, REST_BYTES);
             self.ledger.give(payer, Resource::Kept, slots);
         })?;
         self.store.enter_prepared(base);
@@ -250,13 +251,13 @@ impl Server {
         let object = self.objects.get_mut(id);
         let pages = object.resident;
         object.bytes += bytes;
-        object.rows = rows;
         // From now on memory is only a cache of it, which can be taken back once its pages are on the disk.
         self.ledger.give(payer, Resource::Frames, pages);
         self.ledger.force(payer, Resource::Dirty, pages);
         self.pager.dirty += pages;
         object.dirty = pages;
         object.record.flags |= OBJECT_PERSISTENT;
+        object.record.birth = birth;
         object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;

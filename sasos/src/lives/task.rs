@@ -278,14 +278,15 @@ impl Server {
         Ok(account)
     }
 
-    /// Waits once for a checkpoint if the programs have hardly any heap left: records of slots with dirty pages could not be taken back, whoever has left them.
+    /// Waits once for a checkpoint if the programs have hardly any heap left: records of slots with dirty pages could not be taken back, whoever has left them, and objects that were not written could not come to rest.
     ///
     /// # Errors
     /// The need to wait.
     fn wait_for_clean_slots(&mut self, world: &mut impl World, caller: Caller) -> Step<()> {
         let is_little = self.ledger.left(self.programs, Resource::Bytes) < self.heap_of_first;
         let tries = &mut self.threads.record(caller.thread).tries;
-        if is_little && self.pager.dirty > 0 && tries.checkpoints == 0 {
+        let is_unwritten = self.pager.dirty > 0 || self.pager.idle.has_unwritten;
+        if is_little && is_unwritten && tries.checkpoints == 0 {
             tries.checkpoints = 1;
             // They go with the next look for what nobody uses.
             tries.had_idle = false;

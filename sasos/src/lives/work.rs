@@ -43,8 +43,10 @@ const COST_TAKES_BACK: Cost = Cost::own(3000);
 /// So much the first piece of a withdrawal has at least, whatever the call has looked at before: enough for one domain. Little work is done at once then, and is not in the
 /// list, where nobody pays for its place.
 const COST_FIRST: Cost = Cost::calling(2_500, 5);
-/// How often a thread that lacks something waits for a piece of the list.
-const TRIES_MAX: u16 = 2000;
+/// How often a thread that lacks something waits for a piece of the list, in parts: a piece of what is taken back counts as one, for all objects may be looked at, and
+/// others as so many.
+const TRIES_MAX: u16 = 64_000;
+const TRY: u16 = 32;
 
 /// The budget of one event.
 pub(crate) const fn piece() -> Budget {
@@ -73,6 +75,11 @@ pub(crate) enum Work {
 /// Whether a call that fails so is tried again, if what it lacks may come.
 pub(crate) const fn may_be_helped(error: Error) -> bool {
     matches!(error, Error::NoMemory | Error::LimitReached | Error::DiskFull)
+}
+
+/// Whether a refusal says that memory, or a share of it, is used up.
+const fn lacks_memory(error: Error) -> bool {
+    matches!(error, Error::NoMemory | Error::LimitReached)
 }
 
 /// The result of a piece.
@@ -343,7 +350,7 @@ impl Server {
         self.settle(world, thread, depth, instead.unwrap_or(outcome))
     }
 
-    /// Whether a thread that finds the disk full, or the cache full of what is dirty, may wait for a checkpoint, which is asked for: blocks may be free behind it, and pages are clean. `what` is the
+    /// Whether a thread that finds the disk full, or the cache or the heap full of what is not written, may wait for a checkpoint, which is asked for: blocks may be free behind it, pages are clean, and objects can come to rest. `what` is the
     /// address of a fault, or zero for a call.
     pub(crate) fn checkpoint_may_help(
         &mut self,
@@ -352,13 +359,11 @@ impl Server {
         what: u64,
         error: Error,
     ) -> bool {
-        let is_full = error == Error::DiskFull || self.is_cache_short(error);
-        let Some(record) = self.threads.find(thread).filter(|_| is_full) else {
-            return false;
-        };
-        // Waiters are woken twice: at the moment that the checkpoint holds, and at its end.
-        if self.checkpoint_reached(record.full_until).is_none() {
-            return true;
+        let is_unwritten = lacks_memory(error) && self.pager.idle.has_unwritten;
+        let waits = self.waits_for_checkpoint(thread, error);
+        let is_full = error == Error::DiskFull || is_unwritten || waits || self.is_cache_short(error);
+        if !is_full || self.threads.find(thread).is_none() || waits {
+            return waits;
         }
         let may_come = self.checkpoint.is_running()
             || self.checkpoint.changed
@@ -370,6 +375,13 @@ impl Server {
             self.threads.record(thread).full_until = number;
         }
         come
+    }
+
+    /// Whether a thread that lacks something waits for a checkpoint already. Waiters are woken twice: at the moment that it holds, and at its end.
+    fn waits_for_checkpoint(&self, thread: ThreadId, error: Error) -> bool {
+        let record = self.threads.find(thread);
+        (error == Error::DiskFull || lacks_memory(error))
+            && record.is_some_and(|record| self.checkpoint_reached(record.full_until).is_none())
     }
 
     /// Whether the call of a thread has done all it does, and only its result was waited for.
@@ -384,7 +396,8 @@ impl Server {
     pub(crate) fn ends_may_help(&mut self, world: &mut impl World, thread: ThreadId, what: u64, error: Error) -> bool {
         let refused = self.work.refused.take();
         let lacks_cache = core::mem::take(&mut self.pager.cache_refused) && self.is_cache_short(error);
-        if self.threads.find(thread).is_none() {
+        // Objects that cannot come to rest before it is over are not looked at again.
+        if self.threads.find(thread).is_none() || lacks_memory(error) && self.waits_for_checkpoint(thread, error) {
             return false;
         }
         // Things in use by somebody who ends are free soon, too.
@@ -399,7 +412,7 @@ impl Server {
         };
         if record.tries.what == what {
             tries = record.tries;
-            tries.pieces += 1;
+            tries.pieces += if self.work.is_idle() { 1 } else { TRY };
         }
         // A fault takes page tables for the object and for the domain, a search takes nodes of the domain, and a protected call takes memory of the service.
         let object = self.objects.find(what).map(|id| self.objects.get(id).account);
@@ -416,7 +429,8 @@ impl Server {
         }
         let short = payers
             .find_map(|payer| self.who_is_short(world, payer, error))
-            .or(lacks_cache.then_some(self.programs));
+            .or(lacks_cache.then_some(self.programs))
+            .or_else(|| self.who_has_set_aside(thread, error));
         // What ends leaves nothing to the cache, so that does not come first.
         let comes_first = if lacks_cache {
             self.work.idles

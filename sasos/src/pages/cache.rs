@@ -9,7 +9,7 @@ use abi::{Error, address::system_objects};
 use crate::{
     Server,
     accounts::{AccountId, Cached, RESOURCE_LIST, Resource, limits},
-    directory::object::ObjectId,
+    directory::object::{ObjectId, kept_charges},
     pages::slots::CHUNK_COST,
 };
 
@@ -17,8 +17,6 @@ use crate::{
 const CACHE_PART: u64 = 8;
 /// The part of it that may get dirty from one checkpoint to the next.
 const DIRT_PART: u64 = 4;
-/// Resources that an object has as long as it is there.
-const LASTING: [Resource; 4] = [Resource::Bytes, Resource::Slots, Resource::Rows, Resource::Kept];
 /// More than a piece of a call needs of it at once: source and target together.
 const CACHE_SHORT: Cached = Cached {
     leaves: 8,
@@ -139,13 +137,10 @@ impl Server {
                 self.ledger.force(self.programs, resource, amount);
             }
             if payer == AccountId::ROOT {
-                // It is of an earlier start: the bounds of all programs were made without it. Records of its slots are of this one.
-                let records = object.slots.bytes();
-                let more = LASTING.map(|resource| {
-                    let records = if resource == Resource::Bytes { records } else { 0 };
-                    (resource, charges[resource as usize] - records)
-                });
-                limits::raise(&mut self.ledger, self.programs, more);
+                // It is of an earlier start: the bounds of all programs were made without it.
+                let slots = (Resource::Slots, object.slot_count());
+                let kept = kept_charges(&object.record).into_iter().chain([slots]);
+                limits::raise(&mut self.ledger, self.programs, kept);
             }
             self.paid_by(id, self.programs);
             self.cache_follows(id);

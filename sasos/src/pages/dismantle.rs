@@ -24,7 +24,7 @@ use crate::{
 /// The cost of dropping a page of an object, in instructions, roughly.
 const COST_PAGE: Cost = Cost::calling(550, 2);
 /// The same where nobody remembers it.
-const COST_FORGOTTEN: Cost = Cost::calling(160, 1);
+const COST_FORGOTTEN: Cost = Cost::calling(120, 1);
 /// The further cost where the store may take a promise of space back, and that of the first one in a page table, which stands elsewhere.
 const COST_UNPROMISED: Cost = Cost::own(290);
 const COST_APART: Cost = Cost::own(1_000);

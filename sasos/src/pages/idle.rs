@@ -1,7 +1,8 @@
 //! Things that nobody uses are taken back: callees that nobody is inside of, objects that are set aside, and the memory of kept objects that no domain has found.
 //!
 //! A kept object stays when its program ends, and with it page tables and the records of its slots, which are charged. They are taken back only when
-//! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Decision 0137.
+//! somebody lacks memory ([`crate::lives::work`]), for to have them again costs time. Where it is heap that is lacking, objects of which nothing is left in memory come to rest.
+//! Decisions 0137 and 0201.
 
 use abi::{Error, address::slot_of};
 
@@ -9,7 +10,8 @@ use store::Look;
 
 use crate::{
     Server, World,
-    accounts::{AccountId, Cached, Ledger},
+    accounts::{AccountId, Cached, Ledger, Resource},
+    directory::activity::COST_REST,
     directory::creation::{AddressesOf, heap_reserve},
     directory::object::ObjectId,
     lives::budget::Cost,
@@ -28,10 +30,17 @@ const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(8_000);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
+/// Objects in use that are taken back for one who is short: the next one looks at all others first.
+const TAKEN_MOST: u32 = 1024;
 /// Programs whose part of the cache is taken back one by one.
 const USERS_MAX: u8 = 16;
 /// How often an object is taken away anew from those who find it again meanwhile.
 const TIMES_MAX: u8 = 8;
+/// What is taken back here.
+const MEMORY: [Resource; 3] = [Resource::Bytes, Resource::Tables, Resource::Frames];
+/// Objects that nobody uses come to rest until this part of the heap is free, and those in use until this one is.
+const PART_UNUSED: u64 = 2;
+const PART_IN_USE: u64 = 8;
 /// Free frames below which the machine is short of them.
 const FEW_FRAMES: u64 = 2 * FRAME_RESERVE;
 
@@ -41,7 +50,9 @@ enum Takes {
     Unused,
     /// The part of the cache of the program with this account number, which was so much, until it has half of that left.
     OfUser(u64, u64),
-    /// Things in use of all objects that no program pays for.
+    /// Objects that nobody uses and for which a program pays, whose blocks it is charged for no more then.
+    Paid,
+    /// Things in use of all objects that no program pays for; if heap is lacking, or what one program has, of others, too.
     Used,
     /// Map nodes of the store, each of which takes some heap.
     Nodes,
@@ -49,11 +60,23 @@ enum Takes {
 
 /// How far taking back has got.
 #[derive(Copy, Clone)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing, and they are independent"
+)]
 pub(crate) struct Idle {
     /// Callees that are still to be looked at.
     callees: u32,
-    /// The place of the object that is next.
-    object: u32,
+    /// Places of objects that were looked at: from the pager's hand on, and behind the last one from the first one on.
+    seen: u32,
+    /// Whether it is heap that is lacking.
+    of_heap: bool,
+    /// Whether one program alone is short.
+    of_one: bool,
+    /// Objects that were taken back from those who use them, or whose program pays for them.
+    taken: u32,
+    /// Whether there are objects that cannot come to rest before a checkpoint has written them.
+    pub(crate) has_unwritten: bool,
     /// The address in that object to go on at; zero for its beginning.
     at: u64,
     /// Its slot whose record is next.
@@ -80,7 +103,11 @@ impl Default for Idle {
     fn default() -> Self {
         Self {
             callees: 0,
-            object: 0,
+            seen: 0,
+            of_heap: false,
+            of_one: false,
+            taken: 0,
+            has_unwritten: false,
             at: 0,
             slot: 0,
             short: Ledger::ROOT_NUMBER,
@@ -104,6 +131,27 @@ impl Server {
             short: self.ledger.number(short),
             ..Idle::default()
         };
+    }
+
+    /// Whether an account has less than a part left of what it may have of something, or the machine is short of heap.
+    fn has_little(&self, world: &impl World, short: AccountId, resources: &[Resource], part: u64) -> bool {
+        let is_little = |&resource: &Resource| {
+            let left = self.ledger.left(short, resource);
+            left < left.saturating_add(self.ledger.used(short, resource)) / part
+        };
+        resources.iter().any(is_little) || self.lacks_heap(world)
+    }
+
+    /// Whether so much was taken back that the rest may stay: of what nobody uses all goes, but objects come to rest only until half of the heap is free, which the next program gets a part of; of what is in use
+    /// a part goes.
+    fn is_enough(&self, world: &impl World, short: AccountId) -> bool {
+        let idle = &self.pager.idle;
+        let (resources, part) = match idle.takes {
+            Takes::Paid | Takes::Used => (&MEMORY[..], PART_IN_USE),
+            _ if idle.of_heap => (&MEMORY[..1], PART_UNUSED),
+            _ => return false,
+        };
+        idle.gains && (idle.taken >= TAKEN_MOST || !self.has_little(world, short, resources, part))
     }
 
     /// The account that lacks memory when somebody could not have some; none if it was refused for another reason.
@@ -135,6 +183,7 @@ impl Server {
                 server.callees.count_open(),
                 server.pager.leaves,
                 server.objects.resident_pages,
+                server.objects.count(),
             )
         };
         let before = has(self);
@@ -147,14 +196,25 @@ impl Server {
         let piece = if takes == Takes::Nodes {
             self.idle_nodes(world)
         } else {
+            if self.pager.idle.seen == 0 {
+                let part = if matches!(takes, Takes::Paid | Takes::Used) {
+                    PART_IN_USE
+                } else {
+                    PART_UNUSED
+                };
+                self.pager.idle.of_heap = self.has_little(world, short, &MEMORY[..1], part);
+            }
             self.idle_callees_and_objects(world, short)
         };
         self.pager.idle.gains |= has(self) != before;
         self.pager.idle.has_gained |= self.pager.idle.gains;
-        if piece == Piece::More || !self.ledger.is_within(self.programs, short) {
+        if piece == Piece::More {
             return piece;
         }
+        // To one program it helps what its own objects have, and nothing else.
+        let are_all = self.ledger.is_within(self.programs, short);
         let mut idle = self.pager.idle;
+        idle.of_one = !are_all;
         if let Takes::OfUser(number, had) = takes
             && let Some(user) = self.ledger.find_known(number)
         {
@@ -165,14 +225,17 @@ impl Server {
                 idle.most = (number, has);
             }
         }
-        let of_cache = self.is_cache_short(Error::LimitReached);
+        let of_cache = are_all && self.is_cache_short(Error::LimitReached);
+        // What was gained may be something else than what is lacking.
+        let is_helped = idle.has_gained && self.who_is_short(world, short, Error::LimitReached).is_none();
         let takes = match takes {
             // Who has most of it gives way first: so none can take it from others by using much. Others may have filled it again meanwhile.
             Takes::Unused | Takes::OfUser(..) if of_cache && idle.users < USERS_MAX && idle.most.1 > 0 => {
                 Takes::OfUser(idle.most.0, idle.most.1)
             }
-            Takes::Unused | Takes::OfUser(..) if !idle.has_gained => Takes::Used,
-            Takes::Unused | Takes::Used if !idle.has_gained && self.lacks_heap(world) => Takes::Nodes,
+            Takes::Unused | Takes::OfUser(..) if !is_helped && idle.of_heap => Takes::Paid,
+            Takes::Unused | Takes::OfUser(..) | Takes::Paid if !is_helped => Takes::Used,
+            Takes::Used if are_all && !is_helped && self.lacks_heap(world) => Takes::Nodes,
             _ => return Piece::Done,
         };
         self.pager.idle = Idle {
@@ -181,6 +244,8 @@ impl Server {
             users: idle.users + 1,
             below: idle.below,
             has_gained: idle.has_gained,
+            has_unwritten: idle.has_unwritten,
+            of_one: idle.of_one,
             ..Idle::default()
         };
         Piece::More
@@ -215,12 +280,17 @@ impl Server {
         if callees > 0 {
             return Piece::More;
         }
-        while self.pager.idle.object < self.objects.table_len() {
-            if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, ObjectId(self.pager.idle.object), short) {
+        while self.pager.idle.seen < self.objects.table_len() {
+            let object = ObjectId(self.pager.hand_of_idle % self.objects.table_len());
+            if !self.budget.spend(COST_OBJECT) || !self.idle_object(world, object, short) {
                 return Piece::More;
             }
+            self.pager.hand_of_idle = object.0 + 1;
+            if self.is_enough(world, short) {
+                break;
+            }
             self.pager.idle = Idle {
-                object: self.pager.idle.object + 1,
+                seen: self.pager.idle.seen + 1,
                 slot: 0,
                 at: 0,
                 withdrawn: None,
@@ -245,12 +315,11 @@ impl Server {
             }
             return goes;
         }
-        if object.leaves == 0 && object.slots.chunks() == 0 && object.limit_bytes == 0
-            || !object.is_persistent()
-            || object.ends()
-            || !self.ledger.is_within(object.account, short)
-        {
+        if !object.is_persistent() || object.ends() || !self.ledger.is_within(object.account, short) {
             return true;
+        }
+        if object.leaves == 0 && object.slots.chunks() == 0 && object.limit_bytes == 0 {
+            return self.idle_rests(world, id);
         }
         if object.cached != Cached::default() {
             self.budget.spend(COST_OBJECT);
@@ -270,12 +339,27 @@ impl Server {
         } else if matches!(self.pager.idle.takes, Takes::OfUser(..)) {
             return true;
         }
-        let is_unpaid = self.is_unpaid(id);
+        let goes_whole = self.goes_whole(id);
+        let idle = &mut self.pager.idle;
+        let goes_in_use = match idle.takes {
+            Takes::Unused | Takes::Paid => false,
+            Takes::Used => goes_whole || idle.of_one,
+            Takes::OfUser(..) | Takes::Nodes => goes_whole,
+        };
+        let (of_heap, of_users) = (idle.of_heap, matches!(idle.takes, Takes::Paid | Takes::Used));
+        // What is taken away would be found again before it is written.
+        let waits = self.objects.get(id).dirty > 0 || of_heap && !self.is_written(id);
+        if of_users && waits && !self.is_unpaid(id) {
+            self.pager.idle.has_unwritten = true;
+            return true;
+        }
         if self.objects.get(id).has_holders() {
-            if self.pager.idle.takes == Takes::Unused || !is_unpaid {
+            if !goes_in_use {
                 return true;
             }
-            if !self.is_taken_away(world, id) {
+            // Rights that were found stay known where page tables alone are lacking: the links to those go one by one.
+            let stays_known = !goes_whole && self.objects.get(id).nodes.len() <= FEW;
+            if !stays_known && !self.is_taken_away(world, id) {
                 return false;
             }
             // Those who have found it again meanwhile are unlinked with each page table. If they are many it is taken away from them, too, but not for ever.
@@ -285,7 +369,7 @@ impl Server {
                 return idle.times > TIMES_MAX;
             }
         }
-        if is_unpaid && self.objects.get(id).limit_bytes > 0 {
+        if goes_whole && self.objects.get(id).limit_bytes > 0 {
             self.forget_limits(id);
             self.pager.idle.gains = true;
         }
@@ -305,7 +389,7 @@ impl Server {
         }
         while let Some((first, behind, charged)) = self.objects.get(id).slots.next_bare(self.pager.idle.slot) {
             // Blocks of an object that no program pays for are charged no more: they are like those of an earlier start then.
-            let may_go = !charged || is_unpaid;
+            let may_go = !charged || goes_whole;
             if may_go && !self.blocks_of_slots_go(id, first, behind) || !self.budget.spend(COST_CHUNK) {
                 return false;
             }
@@ -315,7 +399,33 @@ impl Server {
             }
             self.pager.idle.slot = behind;
         }
-        true
+        self.pager.idle.taken += u32::from(of_users);
+        self.idle_rests(world, id)
+    }
+
+    /// Whether all that is charged for an object may go: because no program that lives pays for it, or because that one lacks heap, and nothing else helps.
+    fn goes_whole(&self, id: ObjectId) -> bool {
+        let idle = &self.pager.idle;
+        self.is_unpaid(id) || idle.of_heap && matches!(idle.takes, Takes::Paid | Takes::Used)
+    }
+
+    /// Has an object come to rest, if heap is lacking and nothing of the object is in memory any more; tells whether the budget was enough for that.
+    fn idle_rests(&mut self, world: &mut impl World, id: ObjectId) -> bool {
+        let idle = &self.pager.idle;
+        let keeps_charge = self.objects.get(id).all_blocks() > 0 && !self.goes_whole(id);
+        let is_used = self.objects.get(id).has_holders();
+        if !idle.of_heap || matches!(idle.takes, Takes::OfUser(..)) || keeps_charge || is_used {
+            return true;
+        }
+        if !self.is_written(id) {
+            self.pager.idle.has_unwritten = true;
+            return true;
+        }
+        let fits = self.budget.spend(COST_REST);
+        if fits && self.come_to_rest(world, id) {
+            self.pager.idle.gains = true;
+        }
+        fits
     }
 
     /// Takes an object away from all who had found it before this pass, as far as the budget reaches; tells whether that was done.

@@ -1,5 +1,6 @@
 //! Memory: slots, residency and dirt, pages made, read, copied, dropped.
 
+pub(crate) mod ahead;
 pub(crate) mod cache;
 pub mod clone;
 pub mod copy;
@@ -8,6 +9,7 @@ pub(crate) mod idle;
 pub mod memory;
 pub mod page;
 pub mod pager;
+pub mod queues;
 pub mod reading;
 pub mod release;
 pub mod slots;

@@ -30,7 +30,9 @@ use crate::{
     lives::exception::Fault,
     lives::thread::Tries,
     lives::work::piece,
+    pages::ahead::Ahead,
     pages::idle::Idle,
+    pages::queues::Queues,
     pages::slots::Slot,
     protection::domain::Linked,
 };
@@ -48,8 +50,12 @@ const FRAMES_OF_SLOT: u64 = 4;
 pub struct Pager {
     /// How far taking back what nobody uses has got.
     pub(crate) idle: Idle,
+    /// The place of the object that it looks at next.
+    pub(crate) hand_of_idle: u32,
     /// Addresses of pages on their way from the disk.
     pub(crate) reading: Map<u64, ()>,
+    /// The places where pages are read in order, and how far ahead.
+    pub(crate) ahead: Ahead,
     /// Pages that could not be had, and why; the next one who asks is told, then it is tried again.
     pub(crate) failed: Map<u64, Error>,
     /// Dirty pages of all objects.
@@ -60,6 +66,8 @@ pub struct Pager {
     pub(crate) cached: Cached,
     /// Whether somebody was refused because it is full.
     pub(crate) cache_refused: bool,
+    /// The order in which clean pages leave memory, as far as it is known.
+    pub(crate) queues: Queues,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
     pub(crate) hand_at: u64,
@@ -84,6 +92,17 @@ impl Pager {
     #[inline]
     pub(crate) fn awaits_pages(&self) -> bool {
         !self.reading.is_empty() || !self.failed.is_empty()
+    }
+
+    /// Makes room for so many reads more, and for notes that their pages could not be had.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn expect_reads(&mut self, more: usize) -> Result<(), Error> {
+        let reads = self.reading.count() + more;
+        self.reading.reserve(reads)?;
+        self.failed.reserve(self.failed.count() + reads)?;
+        Ok(())
     }
 
     /// Notes that a page could not be had. Room was made when the page was asked for. Nobody pays for notes, and not all who asked come back for theirs: when there are
@@ -227,25 +246,36 @@ impl Server {
     pub fn touch<W: World>(&mut self, world: &mut W, space: SpaceId, address: u64, access: Access) -> Step<()> {
         self.budget.begin(piece());
         let id = self.object_at(world, address)?;
-        let cached = self.require(world, space, id, access.right())?;
+        self.require(world, space, id, access.right())?;
         let place = self.present(world, id, address, access)?;
         let slot = slot_of(address);
         if self.domains.linked(space, slot).is_none() {
-            // A link without a node could not be taken away.
-            if !self.note_linked(space, id) {
-                return Err(Error::Protection.into());
-            }
-            let linked = world
-                .link(space, slot, place.leaf, cached.rights)
-                .map_err(|_| Error::NoMemory);
-            if let Err(error) = linked.and_then(|()| self.charge_tables(world, space)) {
-                // With the new tables goes the link.
-                self.tables_go_back(world, space);
-                return Err(error.into());
-            }
-            let linked = Linked::of(address, id, cached, self.objects.get(id).epoch);
-            self.domains.remember_linked(space, linked);
+            self.link_slot(world, space, (id, place.leaf), address, access)?;
         }
+        Ok(())
+    }
+
+    /// Links the slot of an address of an object with all that its domain has found out about that.
+    #[inline]
+    fn link_slot<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        (id, leaf): (ObjectId, Leaf),
+        address: u64,
+        access: Access,
+    ) -> Result<(), Error> {
+        // A link without a node could not be taken away, and one without a right to its pages would give some.
+        let cached = self.note_linked(space, id, access.right()).ok_or(Error::Protection)?;
+        let made = world.link(space, slot_of(address), leaf, cached.rights);
+        let made = made.map_err(|_| Error::NoMemory);
+        if let Err(error) = made.and_then(|()| self.charge_tables(world, space)) {
+            // With the new tables goes the link.
+            self.tables_go_back(world, space);
+            return Err(error);
+        }
+        let linked = Linked::of(address, id, cached, self.objects.get(id).epoch);
+        self.domains.remember_linked(space, linked);
         Ok(())
     }
 
@@ -262,7 +292,7 @@ impl Server {
     ) -> Option<()> {
         let space = world.thread_space(thread);
         let Some(linked) = self.domains.linked(space, slot_of(address)) else {
-            return self.touch_new_slot(world, space, thread, address, access);
+            return self.touch_other_slot(world, space, thread, address, access);
         };
         if !linked.rights.contains(access.right()) {
             return None;
@@ -294,10 +324,10 @@ impl Server {
         Some(())
     }
 
-    /// The same where nobody has touched the slot, but the domain linked another one of the object last, and what is known of the slot has its
-    /// room already (`first-touch-new-slot`).
+    /// The same in a slot that the domain does not remember. Nobody has touched it, but the domain linked another one of the object last, and what is known of
+    /// the slot has its room already (`first-touch-new-slot`).
     #[inline(never)]
-    fn touch_new_slot<W: World>(
+    fn touch_other_slot<W: World>(
         &mut self,
         world: &mut W,
         space: SpaceId,
@@ -319,7 +349,7 @@ impl Server {
         // Nobody takes over what is paid by the one who touches it.
         let payer = object.account;
         if !is_simple || self.account_of(thread) != payer {
-            return None;
+            return self.touch_known_slot(world, space, thread, address, access);
         }
         self.ledger.take(payer, Resource::Frames, 2).ok()?;
         if self.ledger.take(payer, Resource::Tables, 1).is_err() {
@@ -344,6 +374,23 @@ impl Server {
         }
         self.domains.remember_linked(space, Linked { slot, ..last });
         Some(())
+    }
+
+    /// The same where the domain has touched the slot, but others since, so that it does not remember it (`first-touch-of-64`).
+    #[cold]
+    #[inline(never)]
+    fn touch_known_slot<W: World>(
+        &mut self,
+        world: &mut W,
+        space: SpaceId,
+        thread: ThreadId,
+        address: u64,
+        access: Access,
+    ) -> Option<()> {
+        let id = self.objects.find(address)?;
+        let leaf = self.leaf_at(id, address)?;
+        self.link_slot(world, space, (id, leaf), address, access).ok()?;
+        self.touch_further(world, thread, address, access)
     }
 
     /// Makes a page of an object resident and fit for an access.
@@ -487,6 +534,9 @@ impl Server {
                 }
             } else {
                 entry = entry.withheld();
+                self.pager
+                    .queues
+                    .arrived(frame.number(), place.address - place.address % PAGE);
             }
         }
         self.install(world, place, entry);

@@ -21,12 +21,15 @@ use crate::{
 /// The cost of asking for a page, in instructions, roughly.
 const COST_READ: Cost = Cost::calling(2_000, 2);
 
+/// The cost of asking for a further page with the same request.
+const COST_AHEAD: Cost = Cost::calling(450, 1);
+
 /// The most that the store may do at once to begin the read and the one that was asked for before. With all that was left it also took up what had been written for others, and a fault was 27,000
 /// instructions long.
 const COST_BEGIN: Cost = Cost::calling(5_000, 4);
 
 /// Pages that may be on their way from the disk: more than it works on at once.
-const READS_MAX: usize = 256;
+pub(crate) const READS_MAX: usize = 256;
 
 impl Server {
     /// The frame of a page that is resident; nothing if the page is zero and not resident.
@@ -79,16 +82,24 @@ impl Server {
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;
             }
-            // Room for what becomes of it, too.
-            let reads = self.pager.reading.count() + 1;
-            self.pager.reading.reserve(reads)?;
-            self.pager.failed.reserve(self.pager.failed.count() + reads)?;
-            match self.store.read_page(world, base, page) {
-                ReadStart::Zero(flags) => return Ok(Some(flags.map_or(Rights::RWX, from_flags))),
-                ReadStart::NoMemory => return Err(Error::NoMemory.into()),
-                ReadStart::Reading => {}
+            let mut most = self.pages_ahead(world, id, address);
+            if self.pager.expect_reads(most).is_err() {
+                most = 1;
+                self.pager.expect_reads(most)?;
             }
-            self.pager.reading.insert(address, ())?;
+            let behind = match self.store.read_pages(world, base, page, most) {
+                (ReadStart::Zero(flags), _) => {
+                    self.pager.ahead.goes_on_at(address + PAGE);
+                    return Ok(Some(flags.map_or(Rights::RWX, from_flags)));
+                }
+                (ReadStart::NoMemory, _) => return Err(Error::NoMemory.into()),
+                (ReadStart::Reading, behind) => behind,
+            };
+            for ahead in 0..=behind as u64 {
+                self.pager.reading.insert(address + ahead * PAGE, ())?;
+            }
+            self.pager.ahead.goes_on_at(address + (behind as u64 + 1) * PAGE);
+            self.budget.spend(COST_AHEAD.times(behind as u64));
             // It needs a page table when it arrives, and nobody would know then who has asked for it.
             if self.leaf_at(id, address).is_none() {
                 self.make_leaf(world, id, slot_of(address) - self.objects.get(id).first_slot())?;
@@ -165,6 +176,7 @@ impl Server {
             },
             PageEntry::new(frame, from_flags(flags)).withheld(),
         );
+        self.pager.queues.arrived(frame.number(), address);
         true
     }
 
@@ -172,6 +184,12 @@ impl Server {
     pub(crate) fn page_failed<W: World>(&mut self, world: &mut W, base: u64, page: u64, reason: BadPage) {
         let address = base + page * PAGE;
         if self.pager.reading.remove(address).is_none() {
+            return;
+        }
+        if reason == BadPage::Ahead {
+            // Nobody has touched it, or those who have ask for it alone.
+            self.pager.ahead.fails(address);
+            world.wake(Key::Page(address), u32::MAX);
             return;
         }
         let error = if reason == BadPage::Memory {

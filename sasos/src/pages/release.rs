@@ -3,7 +3,7 @@
 //! A frame that leaves a page table may still be remembered by a processor, so translations are
 //! forgotten before the frame is given back, unless nobody links the page any more.
 //!
-//! When no frame is free, clean pages of persistent objects are taken from memory: the disk has
+//! When no frame is free, clean pages of persistent objects are taken from memory, in the order that `queues.rs` says: the disk has
 //! them. If there are only dirty ones a checkpoint makes them clean. Transient pages stay: there is
 //! no swap.
 
@@ -14,7 +14,7 @@ use abi::{
     Error, Rights,
     address::{PAGE, PAGES_PER_SLOT, SLOT, slot_of},
 };
-use kcore::{Frame, Leaf, wait::Key};
+use kcore::{Frame, Leaf, PageEntry, wait::Key};
 use store::Look;
 
 use crate::{
@@ -24,7 +24,8 @@ use crate::{
     directory::object::{Object, ObjectId, Which},
     lives::budget::Cost,
     pages::{
-        pager::FRAME_RESERVE,
+        pager::{FRAME_RESERVE, index_of},
+        queues::Candidate,
         slots::{Slots, first_run},
     },
 };
@@ -512,23 +513,20 @@ impl Server {
         if frames.try_reserve_exact(RECLAIM_BATCH).is_err() {
             return Ok(0);
         }
-        let count = self.objects.table_len();
         self.budget.at_least_once(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
-        // The first object was perhaps begun in its middle, and is looked at once more.
-        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.has(COST_CALLER) {
-            self.budget.spend(COST_OBJECT);
-            let id = ObjectId(self.pager.hand);
-            let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
-            if !persistent || self.reclaim_from(world, id, &mut frames) {
-                self.pager.hand = (id.0 + 1) % count.max(1);
-                self.pager.hand_at = 0;
-                self.pager.left_in_vain += 1;
+        while frames.len() < RECLAIM_BATCH
+            && self.budget.has(COST_CALLER)
+            && let Some(candidate) = self.pager.queues.take_first()
+        {
+            self.budget.spend(COST_LOOK);
+            if let Some(frame) = self.take_queued(world, &candidate) {
+                self.pager.queues.gone(&candidate);
+                push_reserved(&mut frames, frame);
+                self.budget.spend(COST_TAKEN);
             }
         }
-        let over = self.pager.left_in_vain > count;
-        if over || !frames.is_empty() {
-            self.pager.left_in_vain = 0;
-        }
+        // The hand by address finds pages that no queue names.
+        let over = frames.is_empty() && self.reclaim_by_address(world, &mut frames);
         if !frames.is_empty() {
             world.flush_everything();
         }
@@ -539,6 +537,53 @@ impl Server {
             return Err(Stop::Again);
         }
         Ok(frames.len())
+    }
+
+    /// Takes the page whose turn it is in a queue, if it is there and clean.
+    fn take_queued<W: World>(&mut self, world: &mut W, candidate: &Candidate) -> Option<Frame> {
+        let id = self.objects.find(candidate.address)?;
+        let leaf = self.leaf_at(id, candidate.address)?;
+        let index = index_of(candidate.address);
+        let entry = world.leaf_get(leaf, index)?;
+        let object = self.objects.get_mut(id);
+        let slot = slot_of(candidate.address) - object.first_slot();
+        let is_persistent = object.is_persistent();
+        let state = object.slots.get_mut(slot)?;
+        let is_it = is_persistent
+            && self.pager.queues.is_of(candidate, entry.frame.number())
+            && state.resident.has(index)
+            && !state.dirty.has(index);
+        if !is_it || !may_go(world, entry) {
+            return None;
+        }
+        world.leaf_set(leaf, index, None);
+        state.resident.clear(index);
+        object.known = 0;
+        object.resident -= 1;
+        self.objects.resident_pages -= 1;
+        Some(entry.frame)
+    }
+
+    /// Takes some clean pages, object by object from where that stopped the last time; tells whether all were looked at in vain.
+    fn reclaim_by_address<W: World>(&mut self, world: &mut W, frames: &mut Vec<Frame>) -> bool {
+        let count = self.objects.table_len();
+        self.budget.at_least_once(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
+        // The first object was perhaps begun in its middle, and is looked at once more.
+        while frames.len() < RECLAIM_BATCH && self.pager.left_in_vain <= count && self.budget.has(COST_CALLER) {
+            self.budget.spend(COST_OBJECT);
+            let id = ObjectId(self.pager.hand);
+            let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
+            if !persistent || self.reclaim_from(world, id, frames) {
+                self.pager.hand = (id.0 + 1) % count.max(1);
+                self.pager.hand_at = 0;
+                self.pager.left_in_vain += 1;
+            }
+        }
+        let over = self.pager.left_in_vain > count;
+        if over || !frames.is_empty() {
+            self.pager.left_in_vain = 0;
+        }
+        over
     }
 
     /// Takes clean pages of an object from the hand on; tells whether it came to the end of the object.
@@ -559,8 +604,7 @@ impl Server {
                 continue;
             };
             let state = object.slots.touch(place.slot);
-            let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
-            if clean && world.frame_references(entry.frame) == 1 {
+            if may_go(world, entry) {
                 world.leaf_set(place.leaf, place.index, None);
                 state.resident.clear(place.index);
                 push_reserved(frames, entry.frame);
@@ -576,6 +620,12 @@ impl Server {
         }
         from >= end
     }
+}
+
+/// Whether nobody can write a page of a kept object that is not dirty, nor holds its frame.
+fn may_go(world: &impl World, entry: PageEntry) -> bool {
+    let clean = entry.write_withheld || !entry.limits.contains(Rights::W);
+    clean && world.frame_references(entry.frame) == 1
 }
 
 /// Frames that were taken out of page tables and may still be remembered by a processor.

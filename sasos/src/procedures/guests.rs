@@ -39,7 +39,11 @@ pub enum Admission {
 
 /// The calls that have kept stacks of one callee, the oldest first.
 #[derive(Default, Debug)]
-pub struct Guests(Vec<Guest>);
+pub struct Guests {
+    calls: Vec<Guest>,
+    /// Whether threads may wait for their client's turn. Then their client has a stack: with its last one all of its threads look anew.
+    is_awaited: bool,
+}
 
 impl Guests {
     /// Whether a client may take one more kept stack, for a thread that is inside already or not: one that is would wait for itself, so it
@@ -48,27 +52,55 @@ impl Guests {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn ask(&mut self, client: AccountId, is_inside: impl FnOnce() -> bool) -> Result<Admission, Error> {
-        reserve(&mut self.0, 1)?;
-        let held = self.0.iter().filter(|guest| guest.client == client).count();
-        let left = STACKS_KEPT.saturating_sub(self.0.len());
+        reserve(&mut self.calls, 1)?;
+        let held = self.calls.iter().filter(|guest| guest.client == client).count();
+        let left = STACKS_KEPT.saturating_sub(self.calls.len());
         Ok(match held {
             _ if held < left || left > 0 && is_inside() => Admission::Enter,
             0 => Admission::Full,
-            _ => Admission::AtBound,
+            _ => {
+                self.is_awaited = true;
+                Admission::AtBound
+            }
         })
     }
 
     /// Notes a call that [`Guests::ask`] has admitted, of a thread that was at this depth before.
     pub fn enter(&mut self, thread: ThreadId, depth: usize, client: AccountId) {
-        push_reserved(&mut self.0, Guest { thread, depth, client });
+        push_reserved(&mut self.calls, Guest { thread, depth, client });
     }
 
-    /// A call came back, to this depth. If it had a stack that is free to all, the oldest guest counts for that from now on.
-    pub fn leave(&mut self, thread: ThreadId, depth: usize) {
+    /// A call came back, to this depth. If it had a stack that is free to all, the oldest guest counts for that from now on. Tells whose guest has gone, if threads may wait for their
+    /// client's turn.
+    pub fn leave(&mut self, thread: ThreadId, depth: usize) -> Option<AccountId> {
         let known = |guest: &Guest| guest.thread == thread && guest.depth == depth;
-        let place = self.0.iter().position(known).unwrap_or(0);
-        if place < self.0.len() {
-            self.0.remove(place);
+        let place = self.calls.iter().position(known).unwrap_or(0);
+        if place >= self.calls.len() {
+            return None;
+        }
+        let gone = self.calls.remove(place).client;
+        let was_awaited = self.is_awaited;
+        self.is_awaited &= !self.calls.is_empty();
+        was_awaited.then_some(gone)
+    }
+
+    /// The clients that have kept stacks.
+    pub fn clients(&self) -> impl Iterator<Item = AccountId> {
+        let first = |&(at, guest): &(usize, &Guest)| !self.calls[..at].iter().any(|other| other.client == guest.client);
+        self.calls
+            .iter()
+            .enumerate()
+            .filter(first)
+            .map(|(_, guest)| guest.client)
+    }
+
+    /// Threads of a client that may enter now, of those that wait for its turn: all look anew if it has no stack any more.
+    pub fn turns(&self, client: AccountId) -> u32 {
+        let held = self.calls.iter().filter(|guest| guest.client == client).count();
+        let left = STACKS_KEPT.saturating_sub(self.calls.len());
+        match held {
+            0 => u32::MAX,
+            held => left.saturating_sub(held) as u32,
         }
     }
 }
@@ -88,7 +120,7 @@ mod tests {
         for client in clients {
             let mut has = 0;
             loop {
-                let left = STACKS_KEPT - guests.0.len();
+                let left = STACKS_KEPT - guests.calls.len();
                 let wanted = match has {
                     _ if has < left => Admission::Enter,
                     0 => Admission::Full,
@@ -104,9 +136,13 @@ mod tests {
                 (has, thread) = (has + 1, thread + 1);
             }
         }
-        assert_eq!(guests.0.len(), STACKS_KEPT, "the last stacks go to those who have none");
+        assert_eq!(
+            guests.calls.len(),
+            STACKS_KEPT,
+            "the last stacks go to those who have none"
+        );
         // Those that came back are known by thread and depth; in place of an unknown one the oldest counts.
-        let gone = |guests: &Guests, thread| !guests.0.iter().any(|guest| guest.thread == ThreadId(thread));
+        let gone = |guests: &Guests, thread| !guests.calls.iter().any(|guest| guest.thread == ThreadId(thread));
         guests.leave(ThreadId(2), 3);
         assert!(gone(&guests, 2) && !gone(&guests, 0));
         guests.leave(ThreadId(4), 2);
@@ -115,9 +151,9 @@ mod tests {
         assert!(gone(&guests, 1));
         for left in (0..STACKS_KEPT - 3).rev() {
             guests.leave(ThreadId(777), 0);
-            assert_eq!(guests.0.len(), left);
+            assert_eq!(guests.calls.len(), left);
         }
         guests.leave(ThreadId(777), 0);
-        assert!(guests.0.is_empty());
+        assert!(guests.calls.is_empty());
     }
 }

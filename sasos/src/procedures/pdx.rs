@@ -112,7 +112,7 @@ pub(crate) struct Callee {
     /// Bases of its stacks.
     pub(crate) stacks: Vec<u64>,
     /// Calls that have one of its kept stacks.
-    guests: Guests,
+    pub(crate) guests: Guests,
     handlers: Handlers,
     /// The stage of its life.
     pub(crate) stage: Stage,
@@ -353,7 +353,9 @@ impl Server {
         if world.portal_depth(caller.thread) >= doom.map_or(CALL_DEPTH_MAX, |doom| doom.depth_max()) {
             return Outcome::Return(Err(Error::TooDeep));
         }
-        let callee = match self.callee_for(world, caller, entry, pd) {
+        // The portal cache may know the callee: the call left the fast path only because no open stack was free. Then no right is searched for again.
+        let known = world.portal_known(caller.domain, entry, pd);
+        let callee = match known.map_or_else(|| self.callee_for(world, caller, entry, pd), Ok) {
             Ok(callee) => callee,
             Err(stop) => return Outcome::from(Err(stop)),
         };
@@ -364,7 +366,7 @@ impl Server {
             // A new callee without a stack stays. The next try finds it, and where memory is short it ends like any callee that nobody is inside of.
             Err(error) => return Outcome::Return(Err(error)),
         }
-        if pd == PD_EMPTY || pd == PD_MERGE {
+        if known.is_none() && (pd == PD_EMPTY || pd == PD_MERGE) {
             world.portal_cache(caller.domain, entry, pd, callee);
         }
         Outcome::Resume
@@ -396,13 +398,28 @@ impl Server {
         let space = world.thread_space(thread);
         world.portal_leave(thread, error, value, value2)?;
         let depth = world.portal_depth(thread);
-        if let Some(callee) = self.callees.get_mut(space) {
-            callee.guests.leave(thread, depth);
+        let callee = self.callees.get_mut(space);
+        if let Some(gone) = callee.and_then(|callee| callee.guests.leave(thread, depth)) {
+            self.turns_come(world, space, gone);
         }
         if let Some(doom) = &mut self.threads.record(thread).doom {
             doom.left_call(depth);
         }
         Some(())
+    }
+
+    /// A guest of that client has left: it and others may have more kept stacks now. So threads that wait for their client's turn look anew, as many of
+    /// each client as may enter.
+    #[cold]
+    fn turns_come(&mut self, world: &mut impl World, space: SpaceId, gone: AccountId) {
+        let Some(callee) = self.callees.get(space) else { return };
+        let others = callee.guests.clients().filter(|&client| client != gone);
+        for client in core::iter::once(gone).chain(others) {
+            let count = callee.guests.turns(client);
+            if count > 0 {
+                world.wake(Key::Turn(space.0, client.share()), count);
+            }
+        }
     }
 
     /// The domain that a call enters.
@@ -430,6 +447,10 @@ impl Server {
         if let Some(space) = self.callees.find(&grant, &extension) {
             return Ok(space);
         }
+        // So that it is active.
+        if grant.clist != 0 {
+            self.object_at(world, grant.clist)?;
+        }
         Ok(self.callee_make(world, caller.domain, &grant, extension)?)
     }
 
@@ -442,7 +463,8 @@ impl Server {
     ) -> Result<SpaceId, Error> {
         let mut apd = Apd::EMPTY;
         if grant.clist != 0 {
-            let clist = self.clist_ref(world, grant.clist)?;
+            let clist = self.objects.find(grant.clist).ok_or(Error::BadAddress)?;
+            let clist = self.clist_of(clist);
             apd.add(ClistRef {
                 reader: grant.reader,
                 ..clist
@@ -526,7 +548,7 @@ impl Server {
             {
                 Admission::Enter => {}
                 Admission::Full => return Ok(Some(Key::Stack(space.0))),
-                Admission::AtBound => return Ok(Some(Key::Turn(space.0))),
+                Admission::AtBound => return Ok(Some(Key::Turn(space.0, client.share()))),
             }
         }
         let stacks = if open { Stacks::Open } else { Stacks::All };

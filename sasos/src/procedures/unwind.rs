@@ -114,7 +114,15 @@ impl Server {
         let closes = self.callees.advance(space, stage);
         if closes {
             world.wake(Key::Stack(space.0), u32::MAX);
-            world.wake(Key::Turn(space.0), u32::MAX);
+            // A client whose threads wait for its turn has a stack.
+            for client in self
+                .callees
+                .get(space)
+                .iter()
+                .flat_map(|callee| callee.guests.clients())
+            {
+                world.wake(Key::Turn(space.0, client.share()), u32::MAX);
+            }
         }
         closes
     }

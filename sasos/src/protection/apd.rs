@@ -23,6 +23,7 @@ use kcore::SpaceId;
 use crate::{
     Answer, Server, Step, Stop, World,
     containers::boxed,
+    directory::object::ObjectId,
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
@@ -246,15 +247,20 @@ impl Server {
     /// A slot's reference to the Clist at an address (any inside the object) that was chosen by somebody who may.
     ///
     /// # Errors
-    /// [`Error::BadAddress`], [`Error::NoMemory`].
-    pub fn clist_ref(&mut self, world: &impl World, address: u64) -> Result<ClistRef, Error> {
+    /// As [`Server::object_at`].
+    pub fn clist_ref(&mut self, world: &mut impl World, address: u64) -> Step<ClistRef> {
         let id = self.object_at(world, address)?;
+        Ok(self.clist_of(id))
+    }
+
+    /// The same of one that is active.
+    pub(crate) fn clist_of(&self, id: ObjectId) -> ClistRef {
         let object = self.objects.get(id);
-        Ok(ClistRef {
+        ClistRef {
             base: object.base(),
             serial: object.serial,
             reader: 0,
-        })
+        }
     }
 
     /// A Clist that a domain may read and that is well-formed.
@@ -265,7 +271,7 @@ impl Server {
         let listed = self.objects.get(id).reading_password().filter(|_| cached.reader == 0);
         let clist = ClistRef {
             reader: listed.unwrap_or(cached.reader),
-            ..self.clist_ref(world, address)?
+            ..self.clist_of(id)
         };
         self.clist_header(world, clist, &mut None)?;
         Ok(clist)

@@ -65,12 +65,12 @@ impl Server {
         clist: ClistRef,
         seen: &mut Option<Seen>,
     ) -> Step<Shape> {
-        let id = self
-            .objects
-            .find_serial(clist.base, clist.serial)
-            .filter(|&id| !self.objects.get(id).ends())
-            .ok_or(Error::BadAddress)?;
+        // It may rest.
+        let id = self.object_at(world, clist.base)?;
         let object = self.objects.get(id);
+        if object.base() != clist.base || object.serial != clist.serial || object.ends() {
+            return Err(Error::BadAddress.into());
+        }
         if clist.reader != 0 {
             self.budget.spend(cost_passwords(object));
             if !effective(object.rights_of(clist.reader)).contains(Rights::R) {

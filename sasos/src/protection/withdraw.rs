@@ -286,11 +286,16 @@ impl Server {
         }
     }
 
-    /// Notes that leaves of an object are linked in a domain; `false` if the domain does not have it.
-    pub(crate) fn note_linked(&mut self, space: SpaceId, id: ObjectId) -> bool {
-        let domain = self.domains.get_mut(space);
-        let node = domain.and_then(|domain| domain.nodes.find_mut(id));
-        node.map(|node| (node.linked, node.used) = (true, true)).is_some()
+    /// Notes that leaves of an object are linked in a domain, if that has found out that it has the right that is needed, and that still holds; all that it has found
+    /// out.
+    #[inline]
+    pub(crate) fn note_linked(&mut self, space: SpaceId, id: ObjectId, needed: Rights) -> Option<Cached> {
+        let epoch = self.objects.get(id).epoch;
+        let node = self.domains.get_mut(space)?.nodes.find_mut(id)?;
+        (node.epoch == epoch && node.cached.rights.contains(needed)).then(|| {
+            (node.linked, node.used) = (true, true);
+            node.cached
+        })
     }
 
     // ---- a domain forgets -------------------------------------------------------------------------

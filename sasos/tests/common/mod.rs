@@ -25,7 +25,7 @@ use sim::{
     machine::{Platform, Touch},
     rng::Rng,
 };
-use store::{FormatOptions, MountMode, MountReport, Store};
+use store::{FormatOptions, Leaves, MountError, MountMode, MountReport, Store};
 
 /// Entry point of threads that never run.
 const NOWHERE: u64 = 0x1_0000_0000;
@@ -65,7 +65,7 @@ impl Rig {
         };
         Store::format(&mut world, &options).expect("the disk can be formatted");
         let (store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("it can be mounted");
-        let server = Server::new(store, &report).expect("a server");
+        let server = Server::new(&mut world, store, &report).expect("a server");
         Self {
             server,
             world,
@@ -79,6 +79,20 @@ impl Rig {
 
     /// The power fails; the machine starts again with what is on the disk.
     pub fn crash(self) -> (Self, MountReport) {
+        self.crash_and(|world| Store::mount(world, MountMode::ReadWrite))
+    }
+
+    /// The same, and the object table, whose nodes are small, is in memory in parts then: few leaves stay.
+    pub fn crash_in_parts(self) -> (Self, MountReport) {
+        self.crash_and(|world| {
+            Store::mount_with_small_nodes(world, MountMode::ReadWrite, Leaves::AsNeeded(8), (600, 5))
+        })
+    }
+
+    fn crash_and(
+        self,
+        mount: impl FnOnce(&mut Platform) -> Result<(Store, MountReport), MountError>,
+    ) -> (Self, MountReport) {
         let Self {
             world,
             mut rng,
@@ -89,9 +103,8 @@ impl Rig {
         let fates = world.disk.draw_fates(&mut rng);
         let disk = world.disk.crash(&fates, rng.fork());
         let mut world = Platform::new(frames, tags, disk, rng.fork());
-        let (store, report) =
-            Store::mount(&mut world, MountMode::ReadWrite).expect("the disk can be mounted after a crash");
-        let server = Server::new(store, &report).expect("a server");
+        let (store, report) = mount(&mut world).expect("the disk can be mounted after a crash");
+        let server = Server::new(&mut world, store, &report).expect("a server");
         (
             Self {
                 server,
@@ -281,6 +294,17 @@ impl Rig {
     pub fn generation(&mut self) -> Result<(), Error> {
         self.checkpoint()?;
         self.checkpoint()
+    }
+
+    /// Has all objects come to rest that may, for heap is short for a while.
+    pub fn put_to_rest(&mut self) {
+        self.checkpoint().expect("the disk works");
+        let left = core::mem::replace(&mut self.world.kernel.hardware.heap_left, 1 << 20);
+        for _ in 0..4 {
+            self.server.take_back(&mut self.world);
+            self.check();
+        }
+        self.world.kernel.hardware.heap_left = left;
     }
 
     /// The view of user code in a space: the frame, or why it has none.

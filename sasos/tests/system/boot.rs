@@ -203,7 +203,9 @@ fn a_disk_without_a_program_is_refused() {
     Store::format(&mut platform, &FormatOptions::default()).unwrap();
     let (store, report) = Store::mount(&mut platform, MountMode::ReadWrite).unwrap();
     assert_eq!(
-        Server::new(store, &report).expect("a server").start(&mut platform),
+        Server::new(&mut platform, store, &report)
+            .expect("a server")
+            .start(&mut platform),
         Err(StartError::NoProgram)
     );
 }

@@ -423,3 +423,61 @@ fn a_service_at_its_limit_takes_its_idle_callees_back() {
     }
     system.check_to_the_end();
 }
+
+/// Threads of a crowd that may have no further stack wait. One of it gives a stack back, which another client may have, a thread of which waits behind them.
+#[test]
+fn a_crowd_that_waits_keeps_no_stack_from_who_may_have_it() {
+    let mut system = System::boot_with(46, 16384, 16384);
+    let first = system.first;
+    let service = system.service(first);
+    let entry = service.image + ENTRY;
+    let [crowd, other] = [(); 2].map(|()| system.client(&[(service.image, service.password)]));
+    let threads_of = |system: &mut System, maker: ThreadId, count: usize| {
+        let image = system.image_of(maker);
+        let mut threads = vec![maker];
+        for _ in 1..count {
+            let made = system.call(maker, Call::ThreadCreate, &[image + ENTRY, 0, 3]).unwrap();
+            threads.push(ThreadId(made.0));
+        }
+        threads
+    };
+    let (many, few) = (threads_of(&mut system, crowd, 64), threads_of(&mut system, other, 5));
+    let enters = |system: &mut System, threads: &[ThreadId]| {
+        let (mut inside, mut waiting) = (Vec::new(), Vec::new());
+        for &thread in threads.iter().rev() {
+            match system.enter(thread, entry, PD_EMPTY) {
+                Answer::Elsewhere => inside.push(thread),
+                Answer::Blocked => waiting.push(thread),
+                answer => panic!("{answer:?}"),
+            }
+        }
+        (inside, waiting)
+    };
+    let (mut inside, waiting) = enters(&mut system, &many);
+    assert_eq!((inside.len(), waiting.len()), (24, 40));
+    let (others, last) = enters(&mut system, &few);
+    assert_eq!(
+        (others.len(), last.len()),
+        (4, 1),
+        "the fifth has its turn when the crowd leaves a stack"
+    );
+    let mut returns = 0;
+    while !system.late.contains_key(&last[0]) {
+        let thread = inside.pop().expect("one is inside");
+        system.leave(thread, 0);
+        returns += 1;
+        system.pump();
+        let entered: Vec<ThreadId> = system
+            .late
+            .keys()
+            .copied()
+            .filter(|thread| *thread != last[0])
+            .collect();
+        for thread in entered {
+            system.late.remove(&thread);
+            inside.push(thread);
+        }
+    }
+    assert_eq!(returns, 1, "the first return gives the other client its turn");
+    system.check_to_the_end();
+}

@@ -95,7 +95,7 @@ impl System {
         let tags = if rng.one_in(2) { Tags::Absent } else { Tags::Present };
         let mut platform = Platform::new(frames, tags, disk, rng.fork());
         let (store, report) = Store::mount(&mut platform, MountMode::ReadWrite).expect("mount");
-        let mut server = Server::new(store, &report).expect("a server");
+        let mut server = Server::new(&mut platform, store, &report).expect("a server");
         let first = server.start(&mut platform).expect("start");
         Self {
             platform,

@@ -63,14 +63,15 @@ impl Store {
     pub(crate) fn record_for(&self, kind: CheckpointKind, pages: usize, changed: &Map<u64, ()>) -> Option<u64> {
         let changes = self.settling.count();
         let is_small = pages <= PAGES_MAX && changed.count() <= ROWS_MAX && changes <= ROWS_MAX;
-        // What is gone is done with when a generation does not have it, and blocks come back with it.
+        // Addresses and blocks of an object that is gone are free behind a generation without it.
         let leaves_nothing = self.deleted.is_empty() && self.doomed.is_empty();
         let left = self.allocation.free_blocks().saturating_sub(self.needed());
-        let nodes = self.maps.dirty_len() + pages;
+        let nodes = self.maps.dirty_len() + self.table.dirty_len() + pages;
         if kind != CheckpointKind::Periodic
             || !is_small
             || pages + changed.count() + changes == 0
             || !leaves_nothing
+            || self.unnoted.is_some()
             || nodes > self.unwritten_nodes_max
             || self.allocation.held_blocks() + pages as u64 > left / 4
         {

@@ -163,8 +163,10 @@ impl<K: Copy + Ord, V> Map<K, V> {
     }
 
     /// Gives some room back that is much more than what is needed; whether there was any.
+    #[inline]
     pub fn give_back(&mut self) -> bool {
-        self.give_some_back(TRIM)
+        // Most maps never had much.
+        self.room > 2 * CHUNK && self.give_some_back(TRIM)
     }
 
     fn give_some_back(&mut self, most: usize) -> bool {

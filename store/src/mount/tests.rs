@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::plain::PlainWorld;
+use crate::superblock::Place;
+use crate::table_loading::HEIGHT_MAX;
+use crate::world::BLOCK;
 use crate::{FormatOptions, ObjectRecord, Operation};
 use alloc::vec;
 
@@ -116,8 +119,8 @@ fn leaves_at_different_depths_are_refused() {
         let root = inner(&[(0, children[0]), (1, children[1])]);
         superblock.table = put(&mut world, &superblock, INNER + 10, &root);
         let (error, _) = mount(world, newest, &superblock);
-        // A leaf behind an inner node is named itself.
-        let named = if deep_first { LEAF } else { INNER + 10 };
+        // The first one says what all are; the other is named.
+        let named = if deep_first { LEAF } else { INNER };
         assert_eq!(error, Some(MountError::Damaged(Structure::Table, named)));
     }
 }
@@ -176,4 +179,64 @@ fn unknown_features_are_refused_by_name() {
         assert_eq!(mount(with(2168, 2), mode), to_write);
         assert_eq!(mount(with(2160, 0), mode), Ok(()));
     }
+}
+
+/// The blocks that a mount reads, and how many rows there are then, and in memory.
+fn rows_in_parts(world: &mut PlainWorld, mode: MountMode) -> (usize, u64, usize) {
+    world.log.clear();
+    let (store, _) = Store::mount_in_parts(world, mode, Leaves::AsNeeded(2)).expect("mount");
+    let reads = world.log.iter().filter(|(operation, _)| *operation == Operation::Read);
+    (reads.count(), store.stats().objects, store.objects().count())
+}
+
+/// An image whose parents tell nothing of their leaves is read as it is, all leaves once. The first mount for writing makes one of it that tells.
+#[test]
+fn leaves_that_are_not_told_of_are_read_once() {
+    const OBJECTS: u64 = 400;
+    let (mut world, _, _) = sample();
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    for number in 1..OBJECTS {
+        let record = ObjectRecord {
+            base: (1 << 40) + (number << 21),
+            pages: 1,
+            birth: number,
+            ..ObjectRecord::default()
+        };
+        store.put_object(record).expect("room");
+    }
+    store
+        .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Shutdown)
+        .expect("idle");
+    while !matches!(store.poll(&mut world), Some(Event::CheckpointDone { .. })) {}
+    let sums = store.sums();
+    let newest = Geometry::superblock(store.stats().generation, 0);
+    let (mut superblock, _) = Superblock::decode(newest, &world.disk[&newest]).expect("intact");
+    let (few, objects, in_memory) = rows_in_parts(&mut world, MountMode::ReadOnly);
+    assert_eq!((objects, in_memory), (OBJECTS, 0));
+    // As an older system would have written it.
+    let mut root = world.disk[&superblock.table.block];
+    let children = u32::from_le_bytes(root[4..8].try_into().expect("four bytes")) as usize;
+    for child in 0..children {
+        root[8 + 24 * child + 14..][..2].fill(0);
+    }
+    superblock.table = put(&mut world, &superblock, INNER, &root);
+    superblock.leaves_are_told = false;
+    superblock.totals = crate::sums::Totals::default();
+    for block in [newest, newest + 1] {
+        superblock.encode(block, world.disk.entry(block).or_insert([0; BLOCK]));
+    }
+    let (many, objects, in_memory) = rows_in_parts(&mut world, MountMode::ReadOnly);
+    assert_eq!((objects, in_memory), (OBJECTS, 0));
+    assert!(
+        many >= few + children,
+        "{few} blocks were read before, {many} now, and there are {children} leaves"
+    );
+    rows_in_parts(&mut world, MountMode::ReadWrite);
+    let told = rows_in_parts(&mut world, MountMode::ReadOnly);
+    assert!(told.0 <= few + 2, "{few} blocks were read at first, {} now", told.0);
+    let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+    assert_eq!(
+        (store.sums(), store.births(), store.objects().count() as u64),
+        (sums, OBJECTS, OBJECTS)
+    );
 }

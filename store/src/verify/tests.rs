@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plain::PlainWorld;
+use crate::table::Held;
 use crate::{CheckpointKind, DirtyPage, Disk, Event, FormatOptions, MountMode, ObjectRecord, Operation, PageFlags};
 use alloc::{vec, vec::Vec};
 
@@ -79,8 +80,7 @@ fn put(store: &mut Store, base: u64, levels: u8, block: u64) {
 }
 
 fn mark(store: &mut Store, block: u64) {
-    let bit = block - store.geometry.data_start();
-    store.allocation.used.0[(bit / 64) as usize] ^= 1 << (bit % 64);
+    store.allocation.flip(block);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_block_with_two_ways_to_it_or_outside_is_found() {
     let (_, store) = sample();
     let (entry, data) = (small(&store), store.geometry.data_start());
     let twice = |_: &mut PlainWorld, store: &mut Store| {
-        store.table.put(record(MANY + (1 << 21), 1, 0)).expect("heap");
+        store.table.put(record(MANY + (1 << 21), 1, 0), Held::No).expect("heap");
         store.table.set_map(MANY + (1 << 21), MapRoot { levels: 0, entry });
     };
     assert_eq!(found(twice), [Finding::SharedBlock(entry.block)]);
@@ -184,7 +184,7 @@ fn lost_maps_and_pages_beyond_the_end_are_found() {
     let beyond = |page| Finding::BeyondEnd { base: LARGE, page };
     let cut = |pages| {
         found(|_, store| {
-            store.table.put(record(LARGE, pages, 0)).expect("heap");
+            store.table.put(record(LARGE, pages, 0), Held::No).expect("heap");
         })
     };
     assert_eq!(cut(600), []);
@@ -192,7 +192,7 @@ fn lost_maps_and_pages_beyond_the_end_are_found() {
     assert_eq!(cut(269), [beyond(269), beyond(599)]);
     // Pages that are cut off are there until the next checkpoint is written.
     let noted = found(|_, store| {
-        store.table.put(record(LARGE, 269, 0)).expect("heap");
+        store.table.put(record(LARGE, 269, 0), Held::No).expect("heap");
         store.note_zeroed(LARGE, 269, PAGES).expect("heap");
     });
     assert_eq!(noted, []);
@@ -200,7 +200,7 @@ fn lost_maps_and_pages_beyond_the_end_are_found() {
 
 #[test]
 fn rows_in_disorder_are_found() {
-    let overlap = found(|_, store| store.table.put(record(LARGE + 4096, 1, 0)).expect("heap"));
+    let overlap = found(|_, store| store.table.put(record(LARGE + 4096, 1, 0), Held::No).expect("heap"));
     assert_eq!(overlap, [Finding::TableOrder]);
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{
     Error, Rights,
     address::{PAGE, SLOT},
-    nucleus::{LINK, MAP, fpage, tag},
+    nucleus::{GRANT, LINK, MAP, fpage, tag},
 };
 use nucleus::{
     call::{
@@ -92,22 +92,30 @@ const ROWS: &[Row] = &[
     ("ipc-8-words", |setting| messages::round_trip(setting, 8, u32::MAX)),
     ("ipc-64-words", |setting| messages::round_trip(setting, 64, u32::MAX)),
     ("ipc-timeout", |setting| messages::round_trip(setting, 4, 1_000_000)),
-    ("ipc-map-item", messages::map_item),
+    ("ipc-map-item", |setting| messages::item(setting, 1, MAP)),
+    ("ipc-map-item-2", |setting| messages::item(setting, 2, MAP)),
+    ("ipc-map-item-8", |setting| messages::item(setting, 8, MAP)),
+    ("ipc-grant-item", |setting| messages::item(setting, 1, GRANT)),
+    ("ipc-grant-item-8", |setting| messages::item(setting, 8, GRANT)),
     ("ipc-send-receive", messages::send_receive),
     ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
     ("pager-round-trip-of-slot", |setting| {
         pager_round_trip(setting, Held::Slot)
     }),
-    ("map-page", |setting| of_pages(setting, 0)),
+    ("map-page", |setting| of_pages(setting, CLOSE, 0)),
+    ("map-first-page", |setting| of_pages(setting, APART, 0)),
     ("map-page-of-slot", |setting| of_slot(setting, 0)),
     ("link-2m", |setting| link_slot(setting, true)),
     ("flush-linked-2m", |setting| link_slot(setting, false)),
-    ("flush-page", |setting| of_pages(setting, 1)),
+    ("flush-page", |setting| of_pages(setting, CLOSE, 1)),
+    ("flush-last-page", |setting| of_pages(setting, APART, 1)),
     ("flush-page-of-slot", |setting| of_slot(setting, 1)),
     ("map-8", |setting| ranges::row(setting, What::Map)),
     ("flush-8", |setting| ranges::row(setting, What::Flush)),
     ("map-replace", |setting| ranges::row(setting, What::Replace)),
     ("flush-8-spaces", |setting| ranges::row(setting, What::FlushSpaces)),
+    ("map-replace-8", |setting| ranges::row(setting, What::ReplaceRange)),
+    ("flush-8-in-turn", |setting| ranges::row(setting, What::FlushInTurn)),
     ("interrupt-to-thread", interrupt_to_thread),
     ("nucleus-yield-switch", yield_switch),
     ("space-create-delete", space_create_delete),
@@ -341,37 +349,53 @@ fn empty_space() -> Outcome<u64> {
     Ok(call::space_create(64 * 64, 0, 0, 0)?)
 }
 
-/// Maps a batch of pages from `base` on into a space, and flushes them: the ticks of each.
-fn map_and_flush(base: u64, space: u64) -> Result<[u64; 2], Error> {
+/// How many pages are given, and the distance between their places.
+#[derive(Copy, Clone)]
+struct Spread {
+    count: u64,
+    stride: u64,
+}
+
+/// Pages of one page table.
+const CLOSE: Spread = Spread {
+    count: BATCH,
+    stride: PAGE,
+};
+/// Each has a page table to itself.
+const APART: Spread = Spread { count: 8, stride: SLOT };
+
+/// Maps pages from `base` on into a space, and flushes them: the ticks of each.
+fn map_and_flush(base: u64, space: u64, Spread { count, stride }: Spread) -> Result<[u64; 2], Error> {
     let rights = u64::from(Rights::RWX.bits());
     let before = call::ticks();
-    for at in (0..BATCH).map(|page| page * PAGE) {
-        let there = fpage(PLACE + at, 12, Rights::RW);
-        call::map(fpage(base + at, 12, Rights::RW), space, there, MAP)?;
+    for page in 0..count {
+        let there = fpage(PLACE + page * stride, 12, Rights::RW);
+        call::map(fpage(base + page * PAGE, 12, Rights::RW), space, there, MAP)?;
     }
     let between = call::ticks();
-    for at in (0..BATCH).map(|page| page * PAGE) {
-        call::flush(Window::memory(base + at, 12, Rights::R), rights, 0)?;
+    for page in 0..count {
+        call::flush(Window::memory(base + page * PAGE, 12, Rights::R), rights, 0)?;
     }
     Ok([between - before, call::ticks() - between])
 }
 
-/// A space that has the tables for a batch, and the quota of so many tables: a page behind the batch keeps them.
-fn receiver(base: u64, tables: u64) -> Result<u64, Error> {
+/// A space that has the tables for pages, and the quota of so many tables: a page behind them keeps those.
+fn receiver(base: u64, tables: u64, Spread { count, stride }: Spread) -> Result<u64, Error> {
     let space = call::space_create(tables * 64, 0, 0, 0)?;
-    let (kept, behind) = (base + BATCH * PAGE, PLACE + BATCH * PAGE);
+    let (kept, behind) = (base + BATCH * PAGE, PLACE + count * stride);
     call::map(fpage(kept, 12, Rights::RW), space, fpage(behind, 12, Rights::RW), MAP)?;
     Ok(space)
 }
 
 nucleus::thread_entry!(giver_entry, giver);
-/// Has pages at [`GIVEN`], each of which it got as a page. When asked, maps and flushes a batch and answers with the ticks of both;
+/// Has pages at [`GIVEN`], each of which it got as a page. When asked, maps and flushes some and answers with the ticks of both;
 /// nothing, if it could not.
-fn giver(_: u64) {
-    let space = receiver(GIVEN, 16).unwrap_or(0);
+fn giver(apart: u64) {
+    let spread = if apart == 1 { APART } else { CLOSE };
+    let space = receiver(GIVEN, 32, spread).unwrap_or(0);
     let mut next = message::receive();
     while let Ok(got) = next {
-        let [mapped, flushed] = map_and_flush(GIVEN, space).unwrap_or_default();
+        let [mapped, flushed] = map_and_flush(GIVEN, space, spread).unwrap_or_default();
         next = message::reply_and_wait(got.sender, tag(0, 2, 0), [mapped, flushed, 0, 0]);
     }
 }
@@ -380,12 +404,12 @@ fn giver(_: u64) {
 const GIVEN: u64 = 0x3100_0000_0000;
 
 /// Samples of giving, and taking back, what the giver holds in pages of 4 KiB.
-fn of_pages(setting: &Setting, which: usize) -> Outcome<Samples> {
+fn of_pages(setting: &Setting, spread: Spread, which: usize) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
     let mut world = World::new(setting, 0, 0)?;
     give_pages(base, world.space)?;
-    let giver = world.start(giver_entry(), 0)?;
-    let mut samples = Samples::new(BATCH);
+    let giver = world.start(giver_entry(), u64::from(spread.stride == APART.stride))?;
+    let mut samples = Samples::new(spread.count);
     for round in 0..SAMPLES + 2 {
         let got = message::call(giver, 0, [0; 4])?;
         if got.words[which] == 0 {
@@ -402,10 +426,10 @@ fn of_pages(setting: &Setting, which: usize) -> Outcome<Samples> {
 /// The same where it holds one page of 2 MiB, from which each page is cut.
 fn of_slot(setting: &Setting, which: usize) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
-    let space = receiver(base, 16)?;
+    let space = receiver(base, 16, CLOSE)?;
     let mut samples = Samples::new(BATCH);
     for round in 0..SAMPLES + 2 {
-        let ticks = map_and_flush(base, space)?;
+        let ticks = map_and_flush(base, space, CLOSE)?;
         if round >= 2 {
             samples.add(ticks[which]);
         }

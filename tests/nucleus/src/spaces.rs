@@ -8,6 +8,7 @@ use abi::{
     layout::PRIORITY_DEFAULT,
     nucleus::{
         ANYONE, EXCHANGE_READ, EXCHANGE_WRITE, GRANT, LABEL_EXCEPTION, MAP, Registers, THREAD_FAULTED, fpage, tag,
+        timeouts,
     },
 };
 use nucleus::{
@@ -19,6 +20,7 @@ use nucleus::{
 };
 
 use crate::{
+    arch::{self, Held},
     case::{Case, Failure, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
     messages::start,
     world::{STACK_TOP, World, memory},
@@ -33,6 +35,8 @@ pub const CASES: &[Case] = &[
     case("spaces/quota", quota),
     case("spaces/rights", rights),
     case("spaces/items", items),
+    case("spaces/items-behind-words", items_behind_words),
+    case("spaces/faults-keep-vectors", faults_keep_vectors),
     case("spaces/exceptions", exceptions),
     case("spaces/flush-elsewhere", flush_elsewhere),
     case("spaces/giant-page", giant_page),
@@ -207,6 +211,98 @@ fn items(setting: &Setting) -> Outcome {
     write(second, 5);
     ensure_eq!(read(second), 5);
     Ok(())
+}
+
+/// Where [`collector`] receives pages, and how many fit.
+const COLLECTED: u64 = 0x3000_0020_0000;
+const COLLECTED_LOG2: u8 = 16;
+/// The label that ends it.
+const ENOUGH: u64 = 9;
+
+nucleus::thread_entry!(collector_entry, collector);
+/// Receives pages, and answers with the tag, two words as they came, and the word at the start of the page whose offset is in the fourth register.
+fn collector(_: u64) {
+    let window = Window::memory(COLLECTED, COLLECTED_LOG2, Rights::R);
+    let wait = |to, tag, words| call::ipc(to, ANYONE, tag, timeouts(0, u32::MAX), window, words);
+    let mut next = wait(0, 0, [0; 4]);
+    while let Ok(got) = next {
+        if got.label() == ENOUGH {
+            return;
+        }
+        if got.label() & VECTORS_THERE != 0 {
+            arch::fill_vectors(7);
+        }
+        let at = COLLECTED + (got.words[3] & ((1 << COLLECTED_LOG2) - 1) & !(PAGE - 1));
+        let words = [got.tag, got.words[0], got.words[1], read(at)];
+        next = wait(got.sender, tag(0, 4, 0), words);
+    }
+}
+
+/// Bits of a label: the sender has filled its vector registers, the receiver does.
+const VECTORS_HERE: u64 = 16;
+const VECTORS_THERE: u64 = 32;
+
+/// Items of one page and of several, behind as many words as there may be, from and to threads with vector registers and without.
+fn items_behind_words(setting: &Setting) -> Outcome {
+    const PAGES: u64 = 8;
+    let mut memory = memory(setting.root, 1);
+    let base = memory.take_run(PAGES * PAGE).unwrap_or_default();
+    ensure!(base != 0, "there is memory for it");
+    for page in 0..PAGES {
+        write(base + page * PAGE, 1000 + page);
+    }
+    let mut world = World::new(setting, 0, 0)?;
+    let collector = world.start(collector_entry(), 0)?;
+    for round in 0..64 {
+        let (before, log2) = (round % 3, [12, 12, 13, 15][round as usize % 4]);
+        let vectors = [0, VECTORS_HERE, VECTORS_THERE, VECTORS_HERE | VECTORS_THERE][round as usize / 4 % 4];
+        let page = (round % PAGES) & !((1 << (log2 - 12)) - 1);
+        let item = fpage(base + page * PAGE, log2, Rights::RW);
+        // The last word tells where to look; beside an item behind two words there is no room, and its way, which is zero, says the first page.
+        let offset = (base + page * PAGE) & ((1 << COLLECTED_LOG2) - 1);
+        let words = match before {
+            0 => [item, MAP, 5, offset],
+            1 => [6, item, MAP, offset],
+            _ => [6, 7, item, MAP],
+        };
+        if vectors & VECTORS_HERE != 0 {
+            arch::fill_vectors(round);
+        }
+        let sent = tag(vectors, before, 1);
+        let got = message::call(collector, sent, words)?;
+        ensure_eq!((got.sender, got.words[0]), (collector, sent));
+        ensure_eq!((got.words[1], got.words[2]), (words[0], words[1]));
+        if before < 2 {
+            ensure_eq!(got.words[3], 1000 + page);
+        }
+        call::flush(Window::memory(base, 15, Rights::R), u64::from(Rights::RWX.bits()), 0)?;
+    }
+    message::send(collector, tag(ENOUGH, 0, 0), [0; 4])?;
+    world.end()
+}
+
+nucleus::thread_entry!(grower_entry, grower);
+/// Fills its vector registers and touches pages; sends how often they were not what they had been.
+fn grower(to: u64) {
+    let mut changed = 0;
+    for page in 0..8 {
+        arch::fill_vectors(page + 3);
+        write(COLLECTED + page * PAGE, page);
+        changed += u64::from(arch::held_vectors(page + 3) != Held::Own);
+    }
+    let _ = message::send(to, tag(1, 1, 0), [changed, 0, 0, 0]);
+}
+
+/// A thread goes on behind a fault with the vector registers that it had.
+fn faults_keep_vectors(setting: &Setting) -> Outcome {
+    let (me, _) = call::thread_self()?;
+    let mut world = World::new(setting, 0, 0)?;
+    let threads = [world.start(grower_entry(), me)?, world.start(grower_entry(), me)?];
+    for _ in threads {
+        let got = message::receive_within(ANYONE, 1_000_000)?;
+        ensure_eq!((got.label(), got.words[0]), (1, 0));
+    }
+    world.end()
 }
 
 nucleus::thread_entry!(criminal_entry, criminal);

@@ -11,7 +11,7 @@ use abi::{
 use rt::{
     Object,
     module::{Binding, Error, Modules, shelf},
-    pdx::{self, Domain, Results},
+    pdx::{self, Domain},
     task::{Options, Program},
     thread,
 };
@@ -127,6 +127,10 @@ static ALLOC: AtomicU64 = AtomicU64::new(0);
 fn state_now() -> u64 {
     arch::call_at(STATE.load(SeqCst), [0; 4])
 }
+
+/// Two results in the registers of the C convention.
+#[repr(C)]
+pub struct Results(u64, u64);
 
 /// The protected procedure: which state it finds first, and a block from the heap of the state that it is given.
 pub extern "C" fn callee(state: u64, _: u64, _: u64, _: u64) -> Results {

@@ -19,7 +19,10 @@ use crate::display::{self, Job};
 use crate::machine::{self, Clock, End, Machine};
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
+use crate::volume::Volume;
 use crate::{bare, build, image, transfer};
+use abi::Rights;
+use abi::address::{SLOT, slot_of};
 use anyhow::{Context, Result, bail};
 use rows::{Measured, Meter, System};
 use std::collections::BTreeSet;
@@ -242,6 +245,12 @@ fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<
             }
             output += &measure_here(&machine, &lines, &tell)?;
         }
+        if wants(Meter::Disk) && clock == Clock::Instructions {
+            output += &measure_disk(&built, server.clone(), &tell)?;
+        }
+        if wants(Meter::Start) && clock == Clock::Instructions {
+            output += &measure_starts(&built, server.as_ref(), rows, &tell)?;
+        }
         if server.is_none() && wants(Meter::Bare) {
             let measured = measure_bare(clock)?;
             measured.lines().for_each(tell);
@@ -300,6 +309,95 @@ fn measure_modules(built: &build::Built, clock: Clock, tell: &dyn Fn(&str)) -> R
     let mut machine = Machine::new(built.kernel.clone(), disk);
     machine.clock = clock;
     measure_here(&machine, &["module-bench"], tell)
+}
+
+/// The size of the disk for the rows `disk-…`, with room for the objects of all, and pages of the data that they read.
+const DISK_BYTES: u64 = 1 << 30;
+const DISK_PAGES: u64 = 16_384;
+
+/// The rows of reading from the disk: with data that no start has read yet. In instructions only, for the host's own cache would decide about times.
+fn measure_disk(built: &build::Built, server: Option<build::Server>, tell: &dyn Fn(&str)) -> Result<String> {
+    let scratch = Scratch::make()?;
+    let disk = scratch.file("disk.img");
+    image::create(&disk, DISK_BYTES, Some(&built.programs))?;
+    let data = scratch.file("disk-data");
+    let mut pages = vec![0; 4096 * DISK_PAGES as usize];
+    for (number, page) in pages.chunks_exact_mut(4096).enumerate() {
+        page[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    }
+    std::fs::write(&data, pages).context("cannot write the data for the disk")?;
+    transfer::import_file(&lock_image(&disk)?, &data, "disk-data")?;
+    let mut machine = Machine::new(built.kernel.clone(), disk);
+    machine.clock = Clock::Instructions;
+    if let Some(server) = server {
+        machine = machine.with_server(server);
+    }
+    // A heap never grows where its program had an object before: those with many objects are programs of their own.
+    let lines = [
+        "micro disk-read-in-turn disk-read-at-random",
+        "micro disk-objects-1k",
+        "micro disk-objects-16k",
+    ];
+    measure_here(&machine, &lines, tell)
+}
+
+/// The rows `start-…`: how many objects the disk has beside the system's own, and its size.
+const STARTS: [(&str, u64, u64); 4] = [
+    ("thousand", 1_000, image::DEFAULT_SIZE),
+    ("ten-thousand", 10_000, image::DEFAULT_SIZE),
+    ("hundred-thousand", 100_000, image::DEFAULT_SIZE),
+    ("million", 1_000_000, 1 << 30),
+];
+
+/// Objects that are read then, evenly far from one another. A thousand find no heap in 128 MiB among a million: each keeps a leaf of the table.
+const ACTIVE: u64 = 256;
+
+/// The rows of starts: from the boot to the first program behind the prompt, and the heap then. In instructions only.
+fn measure_starts(
+    built: &build::Built,
+    server: Option<&build::Server>,
+    rows: &[String],
+    tell: &dyn Fn(&str),
+) -> Result<String> {
+    let mut output = String::new();
+    for (name, objects, bytes) in STARTS {
+        let all = ["", "-heap", "-active-heap"].map(|what| format!("start-{name}{what}"));
+        let wants = |row: &String| all.contains(row);
+        if !rows.is_empty() && !rows.iter().any(wants) {
+            continue;
+        }
+        let scratch = Scratch::make()?;
+        let disk = scratch.file("start.img");
+        image::create(&disk, bytes, Some(&built.programs))?;
+        let first = add_objects(&disk, objects)?;
+        let step = objects / ACTIVE;
+        let mut machine = Machine::new(built.kernel.clone(), disk);
+        machine.clock = Clock::Instructions;
+        if let Some(server) = server {
+            machine = machine.with_server(server.clone());
+        }
+        let line = format!("micro --started {name} {first} {ACTIVE} {step}");
+        output += &measure_here(&machine, &[&line], tell)?;
+    }
+    Ok(output)
+}
+
+/// Enters so many objects of one page behind all that the disk has. Nobody names them. Tells the slot of the first one.
+fn add_objects(disk: &Path, objects: u64) -> Result<u64> {
+    let lock = lock_image(disk)?;
+    let mut volume = Volume::open_for_change(&lock)?;
+    let end = volume.objects().last().map_or(0, store::ObjectRecord::end);
+    let first = slot_of(end) + 1;
+    for slot in first..first + objects {
+        volume.put(&store::ObjectRecord {
+            base: slot * SLOT,
+            pages: 1,
+            capabilities: vec![(slot, Rights::OWNER.bits())],
+            ..store::ObjectRecord::default()
+        })?;
+    }
+    volume.commit()?;
+    Ok(first)
 }
 
 /// Runs these lines; `tell` gets each line of their output as it comes.

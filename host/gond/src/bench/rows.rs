@@ -91,10 +91,13 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("pdx-vector", Some(Bound::Instructions(200)), None),
     ("pdx-12", Some(Bound::Instructions(160)), None),
     ("pdx-100", Some(Bound::Instructions(170)), None),
+    ("pdx-10-domains", None, None),
     ("pdx-depth-8", Some(Bound::Instructions(150)), None),
     ("pdx-depth-8-merge", None, None),
     ("pdx-depth-32", None, None),
     ("pdx-crowded", None, None),
+    ("pdx-crowded-20", None, None),
+    ("pdx-explicit-apd", None, None),
     ("pdx-after-apd-change", Some(Bound::Instructions(150)), None),
     (
         "thread-create-delete",
@@ -120,6 +123,8 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ),
     ("first-touch-in-turn", Some(Bound::Instructions(260)), None),
     ("first-touch-of-16", None, None),
+    ("first-touch-of-64", None, None),
+    ("first-touch-kept", None, None),
     ("first-touch-new-slot", Some(Bound::Instructions(600)), None),
     ("apd-lookup", Some(Bound::Instructions(150)), None),
     ("address-wake", None, None),
@@ -131,6 +136,10 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ),
     ("sem-round-trip-tasks", None, Some("ipc-futex")),
     ("yield-switch", Some(Bound::Instructions(200)), None),
+    ("disk-read-in-turn", Some(Bound::Instructions(6_000)), None),
+    ("disk-read-at-random", Some(Bound::Instructions(12_000)), None),
+    ("disk-objects-1k", None, None),
+    ("disk-objects-16k", Some(Bound::Times(2, "disk-objects-1k")), None),
     ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("longest-task-end", Some(Bound::Instructions(20_000)), None),
     ("longest-delete-semaphores", Some(Bound::Instructions(20_000)), None),
@@ -146,15 +155,23 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("ipc-64-words", Some(Bound::Instructions(700)), None),
     ("ipc-timeout", Some(Bound::Instructions(200)), None),
     ("ipc-map-item", Some(Bound::Instructions(500)), None),
+    ("ipc-map-item-2", None, None),
+    ("ipc-map-item-8", None, None),
+    ("ipc-grant-item", None, None),
+    ("ipc-grant-item-8", None, None),
     ("ipc-send-receive", None, None),
     ("pager-round-trip", Some(Bound::Instructions(500)), None),
     ("interrupt-to-thread", Some(Bound::Instructions(400)), None),
     ("map-page", Some(Bound::Instructions(300)), None),
+    ("map-first-page", None, None),
     ("link-2m", Some(Bound::Instructions(200)), None),
     ("flush-page", Some(Bound::Instructions(300)), None),
+    ("flush-last-page", None, None),
     ("map-8", Some(Bound::Instructions(1100)), None),
     ("flush-8", Some(Bound::Instructions(900)), None),
+    ("flush-8-in-turn", None, None),
     ("map-replace", Some(Bound::Instructions(600)), None),
+    ("map-replace-8", None, None),
     ("flush-linked-2m", None, None),
     ("flush-8-spaces", Some(Bound::Instructions(1500)), None),
     ("map-page-of-slot", None, None),
@@ -185,6 +202,18 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
         Some("dynamic-start-8"),
     ),
     ("static-start-8", None, Some("dynamic-start-8")),
+    ("start-thousand", None, None),
+    ("start-ten-thousand", None, None),
+    ("start-hundred-thousand", None, None),
+    ("start-million", Some(Bound::Instructions(50_000_000)), None),
+    ("start-thousand-heap", None, None),
+    ("start-ten-thousand-heap", None, None),
+    ("start-hundred-thousand-heap", None, None),
+    ("start-million-heap", Some(Bound::Bytes(64 << 20)), None),
+    ("start-thousand-active-heap", None, None),
+    ("start-ten-thousand-active-heap", None, None),
+    ("start-hundred-thousand-active-heap", None, None),
+    ("start-million-active-heap", None, None),
     ("module-instantiate-1000", None, None),
     ("module-memory-100", Some(Bound::Bytes(32 << 10)), None),
 ];
@@ -201,6 +230,10 @@ pub enum Meter {
     Micro,
     /// The program `micro`, on several processors.
     Scale,
+    /// The program `micro`, with data on the disk.
+    Disk,
+    /// The program `micro`, right behind a start from a disk with many objects.
+    Start,
     /// The OO1 database.
     Oo1,
     /// The suite of the bare µ-kernel.
@@ -212,6 +245,8 @@ pub enum Meter {
 /// The meters of rows, by how the rows' names begin; `micro` measures the others.
 const METERS: &[(Meter, &[&str])] = &[
     (Meter::Scale, &["scale-"]),
+    (Meter::Disk, &["disk-"]),
+    (Meter::Start, &["start-"]),
     (Meter::Oo1, &["oo1-"]),
     (Meter::Modules, &["module-", "static-start-"]),
     (
@@ -405,7 +440,8 @@ mod tests {
         for row in rows {
             let quoted = format!("(\"{row}\"");
             assert_eq!(Meter::of(row) == Meter::Bare, bare.contains(&quoted), "{row}");
-            assert!(Meter::of(row) == Meter::Micro || !micro.contains(&quoted), "{row}");
+            let of_micro = matches!(Meter::of(row), Meter::Micro | Meter::Disk);
+            assert!(of_micro || !micro.contains(&quoted), "{row}");
         }
     }
 

@@ -11,7 +11,7 @@ mod contract;
 
 mod laboratory;
 
-mod crash;
+pub mod crash;
 
 mod engine;
 

@@ -10,6 +10,7 @@ mod changes;
 mod crashes;
 mod durability;
 mod naming;
+mod rows;
 
 pub(super) use crashes::{Shown, difference, show};
 pub(super) use naming::Naming;
@@ -24,7 +25,7 @@ use naming::Table;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use store::{CheckpointKind, FormatOptions, Frame, MountMode, MountReport, Store, Ticket};
 
-/// What a run does.
+/// The length of a run, and the things that go wrong in it.
 #[derive(Copy, Clone)]
 pub struct Options {
     pub subject: Subject,
@@ -56,7 +57,7 @@ struct InFlight {
     /// The sync it belongs to, if it is one.
     job: Option<Ticket>,
     written: Page,
-    /// What the store showed before.
+    /// The state that the store showed before.
     before: Page,
 }
 
@@ -93,6 +94,9 @@ pub(super) struct Driver {
     generation: u64,
     next_slot: u64,
     next_stamp: u64,
+    /// Leaves of the table that have come, by the numbers by which one waits for them, and what was wrong with one.
+    came: BTreeSet<u64>,
+    trouble: Option<String>,
     pub(super) tally: Tally,
 }
 
@@ -152,6 +156,8 @@ impl Driver {
             acknowledged: 0,
             next_slot: report.first_slot,
             next_stamp: 1,
+            came: BTreeSet::new(),
+            trouble: None,
             tally: Tally::default(),
         })
     }
@@ -189,7 +195,8 @@ impl Driver {
                 }
             }
         }
-        self.events()
+        self.events()?;
+        self.trouble.take().map_or(Ok(()), Err)
     }
 }
 

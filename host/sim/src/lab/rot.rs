@@ -18,7 +18,7 @@ const SUPERBLOCKS: u64 = 4;
 /// Damaged disks for each disk that a cut may leave.
 const DISKS: u64 = 2;
 
-/// What happens to a disk.
+/// A kind of damage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Fault {
     /// A bit turns.
@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-/// Which of the known states is shown.
+/// The state that is shown, of those that are known.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Age {
     /// One that may be there without damage.
@@ -118,7 +118,7 @@ enum Age {
     Older,
 }
 
-/// What a mount made of a damaged disk.
+/// The outcome of a mount of a damaged disk.
 #[derive(Debug)]
 enum Outcome {
     Refused(MountError),
@@ -191,7 +191,7 @@ impl Driver {
             judge(&accepted).map_err(|what| format!("with the loss accepted: {what}"))?;
             (written, rest) = (accepted, after);
         }
-        // What the mount has left can be looked at, and shows as much.
+        // A look at the rest shows as much.
         let (later, _) = self.look(rest, MountMode::ReadOnly, known)?;
         let said_before = matches!(
             written,
@@ -216,12 +216,13 @@ impl Driver {
         let outcome = match (self.options.subject.mount)(&mut world, mode) {
             Err(error) => Outcome::Refused(error),
             Ok((mut store, report)) => {
-                let shown = show(&mut store, &mut world, states)?;
-                let fits = states.iter().position(|state| fits(&shown, state));
+                let (shown, lost) = show(&mut store, &mut world, states)?;
+                let fits = states.iter().position(|state| fits(&shown, &without(state, &lost)));
                 let place = fits.ok_or_else(|| {
                     let shown = readable(&shown);
-                    let nearest: Vec<String> = states.iter().map(|state| difference(state, &shown)).collect();
-                    format!("{mode:?}: no state that ever was: {report:?}; from {current} current ones: {nearest:?}")
+                    let nearest = |state: &&State| difference(&without(state, &lost), &shown);
+                    let nearest: Vec<String> = states.iter().map(nearest).collect();
+                    format!("{mode:?}: no state that ever was: {report:?}, lost {lost:x?}; from {current} current ones: {nearest:?}")
                 })?;
                 let is_bad = shown.values().flat_map(|(_, pages)| pages.values()).any(Result::is_err);
                 let mut findings = 0;
@@ -235,6 +236,7 @@ impl Driver {
                     age: if place < current { Age::Current } else { Age::Older },
                     told: told_older
                         || is_bad
+                        || !lost.is_empty()
                         || findings > 0
                         || !report.losses.is_empty()
                         || !report.damage.is_empty()
@@ -263,7 +265,14 @@ fn judge_refusal(error: MountError, faults: &[Fault]) -> Check {
     }
 }
 
-/// What could be read of what is shown.
+/// A state without the objects of which it is said that nothing can be known.
+fn without(state: &State, lost: &[(u64, u64)]) -> State {
+    let is_lost = |base: u64| lost.iter().any(|&(from, end)| (from..end).contains(&base));
+    let known = state.iter().filter(|(base, _)| !is_lost(**base));
+    known.map(|(base, object)| (*base, object.clone())).collect()
+}
+
+/// The part of the shown state that could be read.
 fn readable(shown: &Shown) -> State {
     let objects = shown.iter().map(|(base, (record, pages))| {
         let pages = pages

@@ -67,10 +67,10 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.copy_words(mine, its, words);
         }
         // From here on all is certain.
-        self.send_at_once((rip, rsp), from, window, deadline_ns);
-        let (context, part) = self.receive_at_once(receiver)?;
-        part.is_awaited_by(bit);
-        let (next_rip, next_rsp) = (context.rip, context.rsp);
+        let (other, thread) = self.pass_at_once(receiver)?;
+        thread.has_sent((rip, rsp), from, window, deadline_ns);
+        other.ipc.is_awaited_by(bit);
+        let (next_rip, next_rsp) = (other.context.rip, other.context.rsp);
         self.hand_over_vectors(receiver);
         if let Some(load) = load {
             self.load(callee, load);
@@ -98,5 +98,5 @@ impl<H: Hardware> Kernel<H, Bare> {
 #[inline(always)]
 pub(in crate::bare) fn would_wait(thread: &Thread, to: u64, from: u64) -> bool {
     let part = &thread.ipc;
-    from == to || from == ANYONE && part.first_sender() == NONE && part.pending | part.delivered == 0
+    from == to || from == ANYONE && part.first_sender() == NONE && !part.has_interrupts()
 }

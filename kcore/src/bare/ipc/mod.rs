@@ -12,11 +12,12 @@
 //! * what it had begun itself is nothing but its state.
 //!
 //! `phases`: the two halves; `transfer`: one message; `trouble`: faults, exceptions and interrupts as
-//! messages; `ending`: deletion; `fast`: the common case in few instructions.
+//! messages; `ending`: deletion; `fast`: the common case in few instructions; `apart`: the halves by themselves in few.
 //!
 //! **Time slices** pass along: if a thread waits for the one that it sent to, that one runs at once
 //! on what is left of the slice, unless somebody more urgent is ready.
 
+mod apart;
 mod ending;
 pub(in crate::bare) mod fast;
 mod phases;
@@ -29,6 +30,7 @@ use abi::{
 };
 
 use crate::{messages::Part, thread::Operation};
+pub use apart::Apart;
 pub use fast::Handover;
 pub(in crate::bare) use trouble::INTERRUPT_TAG;
 

@@ -99,8 +99,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Whether `thread` waits for a message that `sender` may send.
     pub(super) fn waits_for(&self, thread: u32, sender: u32) -> bool {
-        let wait_for = self.thread(thread).ipc.wait_for;
-        wait_for == ANYONE || wait_for == self.id_of(sender).0
+        self.thread(thread).ipc.waits_for(self.id_of(sender).0)
     }
 
     fn receive_half(&mut self, me: u32, request: &Request, steps: &mut i32) -> Outcome {
@@ -153,7 +152,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The end of a half's timeout, which begins now unless the half goes on.
-    fn until(&self, me: u32, timeout_us: u32) -> Option<u64> {
+    pub(super) fn until(&self, me: u32, timeout_us: u32) -> Option<u64> {
         let kept = self.half.nucleus.going.get(me as usize).and_then(Option::as_ref);
         kept.and_then(|kept| kept.until)
             .or_else(|| deadline(self.hardware.now_ns(), timeout_us))
@@ -181,13 +180,13 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The request of a thread that waits to send.
-    fn request_of(&self, sender: u32) -> Request {
+    pub(super) fn request_of(&self, sender: u32) -> Request {
         let operation = self.thread(sender).operation;
         Request::new(operation.map_or([0; 6], |operation| operation.arguments))
     }
 
     /// A waiting sender's message was taken by `receiver`: its receiving half begins.
-    fn sent(&mut self, sender: u32, receiver: u32, request: &Request) {
+    pub(super) fn sent(&mut self, sender: u32, receiver: u32, request: &Request) {
         self.detach(sender);
         let partner = self.id_of(receiver).0;
         self.set_operation(sender, None);

@@ -81,8 +81,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if tag.items > 0 && self.items_piece((sender, receiver), tag, me, steps)? == Progress::More {
             return Ok(Progress::More);
         }
-        let context = &self.thread(sender).context;
-        let words = [context.r12, context.r13, context.r14, context.r15];
+        let words = self.thread(sender).context.message_words();
         if tag.words > REGISTER_WORDS && self.thread(receiver).ipc.trouble.is_none() {
             self.copy_buffer(sender, receiver, tag.words);
         }
@@ -101,7 +100,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let context = self.context_of(receiver);
         context.reset(context.rip, context.rsp);
         context.set_results(0, tag, from);
-        [context.r12, context.r13, context.r14, context.r15] = words;
+        context.set_message_words(words);
     }
 
     /// The words behind those in registers.
@@ -124,8 +123,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// A word of the message that a thread sends.
     fn message_word(&self, sender: u32, index: usize) -> u64 {
         let thread = self.thread(sender);
-        let context = &thread.context;
-        let registers = [context.r12, context.r13, context.r14, context.r15];
+        let registers = thread.context.message_words();
         match (registers.get(index), thread.ipc.buffer()) {
             (Some(&word), _) => word,
             (None, Some(frame)) => self.hardware.table(frame)[index].load(Relaxed),

@@ -4,7 +4,8 @@
 //! * [`fpage`]: what is sent and received, and where it lands.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
-//! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken.
+//! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken; `edges`: the
+//!   first page of a table, and the last.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -29,8 +30,10 @@
 pub mod fpage;
 
 mod check;
+mod edges;
 mod flush;
 mod give;
+mod grant;
 mod report;
 mod runs;
 mod short;
@@ -258,7 +261,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Err(Error::BadArgument);
         }
         let start = going.position.at;
-        let ran = self.map_at_once((giver, receiver), (sent, landed), how, going);
+        let (ran, count) = self.map_at_once((giver, receiver), (sent, landed), how, going);
         let ran_to = start + ran * if how == How::Link { SLOT } else { abi::address::PAGE };
         let all_ran = |progress| Mapped {
             progress,
@@ -266,7 +269,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             landed,
             start,
             end: ran_to,
-            count: ran,
+            count,
         };
         if ran > 0 && ran_to == sent.size() {
             return Ok(all_ran(Progress::Done));
@@ -284,7 +287,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         match given {
             Ok(given) => Ok(Mapped {
                 start,
-                count: given.count + ran,
+                count: given.count + count,
                 ..given
             }),
             // The error comes when the call is done again, which begins there.
@@ -379,26 +382,34 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.mapping.tree.count()
     }
 
-    /// The fast paths, as far as they lead: pages (slots) given.
+    /// The fast paths, as far as they lead: how many pages (slots), and how many of them the giver had.
     fn map_at_once(
         &mut self,
         (from, to): (u16, u16),
         (sent, landed): (Fpage, Fpage),
         how: How,
         going: &mut Going,
-    ) -> u64 {
+    ) -> (u64, u64) {
         let (source, target, rights) = (give::first_page(sent), give::first_page(landed), landed.rights());
         match how {
-            _ if sent.resource() == Resource::Ports => 0,
+            _ if sent.resource() == Resource::Ports => (0, 0),
             How::Map => {
                 let (at, count) = (going.position.at / abi::address::PAGE, sent.size() / abi::address::PAGE);
                 let wanted = count.saturating_sub(at).min(pages_for(going.left));
                 let ran = self.map_run((from, source + at), (to, target + at), (wanted, count), rights);
-                going.spend(steps_of(ran));
+                going.spend(steps_of(ran.0));
                 ran
             }
-            How::Link if sent.size() == SLOT => u64::from(self.link_slot(from, to, source, rights).is_some()),
-            How::Link | How::Grant => 0,
+            How::Link if sent.size() == SLOT && self.link_slot(from, to, source, rights).is_some() => (1, 1),
+            // A slot of small pages may be a page that was parted, and is granted whole.
+            How::Grant if sent.size() < SLOT => {
+                let (at, count) = (going.position.at / abi::address::PAGE, sent.size() / abi::address::PAGE);
+                let wanted = count.saturating_sub(at).min(pages_for(going.left));
+                let ran = self.grant_run((from, source + at), (to, target + at), wanted, rights);
+                going.spend(steps_of(ran));
+                (ran, ran)
+            }
+            How::Link | How::Grant => (0, 0),
         }
     }
 

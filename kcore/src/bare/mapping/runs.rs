@@ -10,12 +10,12 @@ use abi::Rights;
 use super::{
     DEPTH_MAX, Mapping, NODE_UNITS,
     short::{Target, index, record, small_page, word},
-    tree::{Key, Tree, pages},
+    tree::{Key, Kind, NONE, Tree, pages},
 };
 use crate::{
     Hardware, Kernel,
     bare::{Bare, going::UNIT},
-    paging::{COUNT_ONE, is_exact_page, is_present, present_rights, restricted},
+    paging::{COUNT_ONE, is_exact_page, is_present, is_shared, present_rights, restricted},
 };
 
 /// Steps of one page that is given, or taken from one space.
@@ -39,7 +39,8 @@ pub(super) const fn left_in_slot(page: u64) -> u64 {
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
-    /// Maps up to that many pages of `from` into `to`, of an fpage of so many; how many.
+    /// Maps up to that many pages of `from` into `to`, of an fpage of so many; how many, with those among them that the giver does not have, and how many
+    /// without.
     #[inline(never)]
     pub(in crate::bare) fn map_run(
         &mut self,
@@ -47,20 +48,43 @@ impl<H: Hardware> Kernel<H, Bare> {
         (to, target): (u16, u64),
         (wanted, count): (u64, u64),
         rights: Rights,
-    ) -> u64 {
-        let mut done = 0;
+    ) -> (u64, u64) {
+        let (mut done, mut had) = (0, 0);
+        // Neighbours are not of one kind: each is given by itself.
+        let mut is_scattered = false;
         while done < wanted {
-            let (source, target) = ((from, source + done), (to, target + done));
-            let given = self.map_stretch(source, target, wanted - done, rights);
-            // In the place of another one, or cut from a larger page; but a slot is given as a large page.
-            let odd = |kernel: &mut Self| kernel.map_odd(source, target, count, rights).is_some();
-            let given = if given == 0 { u64::from(odd(self)) } else { given };
-            if given == 0 {
-                break;
+            let (source, target, left) = ((from, source + done), (to, target + done), wanted - done);
+            let mut given = 0;
+            if !is_scattered {
+                given = self.map_stretch(source, target, left, rights);
+                if given == 0 {
+                    given = self.replace_stretch(source, target, left, rights);
+                }
             }
-            done += given;
+            if given == 0 && self.map_odd(source, target, count, rights).is_none() {
+                let absent = self.absent(source, left);
+                if absent == 0 {
+                    break;
+                }
+                done += absent;
+                continue;
+            }
+            is_scattered = given <= 1;
+            (done, had) = (done + given.max(1), had + given.max(1));
         }
-        done
+        (done, had)
+    }
+
+    /// How many pages from this one on a giver's table of small pages does not have, of so many.
+    #[inline(never)]
+    fn absent(&mut self, (from, source): (u16, u64), count: u64) -> u64 {
+        if !self.with_source(from, source) {
+            return 0;
+        }
+        let entries = &self.hardware.table(self.half.mapping.recent.source.table)[usize::from(index(source, 0))..];
+        let most = entries.len().min(count as usize);
+        let is_absent = |entry: &&AtomicU64| !is_present(entry.load(Relaxed));
+        entries[..most].iter().take_while(is_absent).count() as u64
     }
 
     /// The same of small pages within a slot of both, to where nothing is.
@@ -99,7 +123,70 @@ impl<H: Hardware> Kernel<H, Bare> {
         given
     }
 
-    /// One page that is not small by itself, or not given to where nothing is.
+    /// One page to where one is, from which nobody has it and which nobody gets back.
+    #[inline(never)]
+    pub(super) fn replace_page(&mut self, from: (u16, u64), to: (u16, u64), rights: Rights) -> Option<()> {
+        (self.replace(from, to, 1, rights) == 1).then_some(())
+    }
+
+    /// Several small pages within a slot of both, to where such pages are.
+    #[inline(never)]
+    fn replace_stretch(&mut self, from: (u16, u64), to: (u16, u64), count: u64, rights: Rights) -> u64 {
+        self.replace(from, to, count, rights)
+    }
+
+    #[inline(always)]
+    fn replace(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), count: u64, rights: Rights) -> u64 {
+        let place = Key::new(to, 0, target);
+        if from == to || !self.with_source(from, source) || self.with_target(place.first_of(pages(1))).is_none() {
+            return 0;
+        }
+        let Mapping {
+            tree, recent, sigma0, ..
+        } = &mut self.half.mapping;
+        let &Target {
+            table, nodes, above, ..
+        } = recent.target(to);
+        // Spaces that link the slot have these pages, too, and would have to forget their translations.
+        if is_shared(word(&self.hardware, above).load(Relaxed)) {
+            return 0;
+        }
+        let giver = &recent.source;
+        let mut done = 0;
+        while done < count.min(left_in_slot(source)).min(left_in_slot(target)) {
+            let [from, at] = [source, target].map(|page| index(page + done, 0));
+            let covering = word(&self.hardware, (giver.table, from)).load(Relaxed);
+            let entry = word(&self.hardware, (table, at));
+            if !is_exact_page(covering) || !is_exact_page(entry.load(Relaxed)) {
+                break;
+            }
+            let [node, old] =
+                [(giver.nodes, from), (nodes, at)].map(|place| word(&self.hardware, place).load(Relaxed) as u32);
+            let was = tree.get(old);
+            if tree.get(node).depth >= DEPTH_MAX || !was.is_bare() || was.parent == NONE {
+                break;
+            }
+            let had_from = tree.get(was.parent);
+            if had_from.kind() != Kind::Page || *sigma0 == Some(had_from.space()) {
+                break;
+            }
+            // From here on it is certain.
+            let given = restricted(covering, rights);
+            tree.exchange(
+                old,
+                small_page(tree, node, place.further(done), present_rights(given)),
+                node,
+            );
+            entry.store(given, Relaxed);
+            done += 1;
+        }
+        if done > 0 {
+            self.tell_loss(to);
+        }
+        done
+    }
+
+    /// One page that is cut from a larger one, or the first of a table; but a slot is given as a large page.
     #[inline(never)]
     fn map_odd(
         &mut self,

@@ -56,7 +56,7 @@ pub struct Recent {
     is_known: bool,
     /// A table of small pages of a giver's, and the mapping that covers them if that is larger.
     pub(super) source: Target,
-    covering: u32,
+    pub(super) covering: u32,
     /// A giver's slot that is in a large page: that page's entry and mapping.
     whole: (Key, u64, u32),
     /// Tables of small pages of receivers', each by the number of its space.
@@ -96,7 +96,7 @@ impl Recent {
     }
 
     /// The place for one.
-    fn target_mut(&mut self, space: u16) -> &mut Target {
+    pub(super) fn target_mut(&mut self, space: u16) -> &mut Target {
         self.is_known = true;
         &mut self.targets[usize::from(space) % TARGETS]
     }
@@ -144,7 +144,7 @@ pub(super) fn small_page(tree: &Tree, parent: u32, key: Key, rights: Rights) -> 
 impl<H: Hardware> Kernel<H, Bare> {
     /// The entry of a page and its place, at this level or where the way ends above it.
     #[inline(always)]
-    fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, Place, Place) {
+    pub(super) fn entry_at(&self, space: u16, page: u64, stop: u8) -> (u8, u64, Place, Place) {
         let root = self.spaces().get(SpaceId(u32::from(space))).root();
         let (mut level, mut above) = (3, (root, 0));
         let mut place = (root, index(page, 3));
@@ -196,11 +196,11 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(())
     }
 
-    /// Finds the table that a space has for a page's entry of some level.
+    /// Finds the table that a space has for the entry of a slot.
     #[inline(never)]
-    fn find_table(&self, key: Key, space: u16, page: u64, level: u8) -> Option<Target> {
-        let (found, _, (table, _), above) = self.entry_at(space, page, level);
-        (found == level && self.is_alive(space, page)).then_some(Target {
+    fn find_table(&self, key: Key, space: u16, slot: u64) -> Option<Target> {
+        let (found, _, (table, _), above) = self.entry_at(space, slot, 1);
+        (found == 1 && self.is_alive(space, slot)).then_some(Target {
             key,
             table,
             nodes: table,
@@ -208,16 +208,25 @@ impl<H: Hardware> Kernel<H, Bare> {
         })
     }
 
-    /// The same of a receiver of small pages, which σ₀ is not.
+    /// Finds a receiver's table of small pages, which σ₀ is not. Where there is none it is made, for a page that it gets from a space, of this node.
     #[inline(never)]
-    fn find_target(&mut self, slot: Key) -> Option<()> {
-        let space = slot.space();
-        if self.half.mapping.sigma0 == Some(space) {
+    fn find_target(&mut self, slot: Key, giver: Option<(u16, u32)>) -> Option<()> {
+        let (space, page) = (slot.space(), slot.page());
+        if self.half.mapping.sigma0 == Some(space) || !self.is_alive(space, page) {
             return None;
         }
-        let found = self.find_table(slot, space, slot.page(), 0)?;
-        let nodes = self.frames().beside(found.table)?;
-        *self.half.mapping.recent.target_mut(space) = Target { nodes, ..found };
+        let (level, entry, place, above) = self.entry_at(space, page, 0);
+        let found = match (level, giver) {
+            (0, _) => Target {
+                key: slot,
+                table: place.0,
+                nodes: self.frames().beside(place.0)?,
+                above,
+            },
+            (1, Some((from, node))) if !is_present(entry) && from != space => self.make(slot, (place, above), node)?,
+            _ => return None,
+        };
+        *self.half.mapping.recent.target_mut(space) = found;
         Some(())
     }
 
@@ -260,7 +269,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.half.mapping.recent.target(slot.space()).key == slot {
             return Some(());
         }
-        self.find_target(slot)
+        self.find_target(slot, None)
     }
 
     /// Maps one page of `from` to where `to`, another space, has a table.
@@ -277,7 +286,11 @@ impl<H: Hardware> Kernel<H, Bare> {
             return self.map_part((from, source), (to, target), rights);
         };
         let place = Key::new(to, 0, target);
-        self.with_target(place.first_of(pages(1)))?;
+        let recent = &self.half.mapping.recent;
+        if recent.target(to).key != place.first_of(pages(1)) {
+            let node = node_of(&self.hardware, &recent.source, source);
+            self.find_target(place.first_of(pages(1)), Some((from, node)))?;
+        }
         let Mapping {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
@@ -306,45 +319,14 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(())
     }
 
-    /// The same where it has a page, from which nobody has one and which nobody gets back.
-    #[inline(never)]
-    fn replace_page(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
-        let covering = self.small_source(from, source)?;
-        let place = Key::new(to, 0, target);
-        self.with_target(place.first_of(pages(1)))?;
-        let Mapping {
-            tree, recent, sigma0, ..
-        } = &mut self.half.mapping;
-        let &Target { table, above, .. } = recent.target(to);
-        let entry = word(&self.hardware, (table, index(target, 0)));
-        let is_linked = is_shared(word(&self.hardware, above).load(Relaxed));
-        if from == to || is_linked || !is_exact_page(entry.load(Relaxed)) {
-            return None;
-        }
-        let node = node_of(&self.hardware, &recent.source, source);
-        let old = node_of(&self.hardware, recent.target(to), target);
-        let was = tree.get(old);
-        if tree.get(node).depth >= DEPTH_MAX || !was.is_bare() || was.parent == NONE {
-            return None;
-        }
-        let giver = tree.get(was.parent);
-        if giver.kind() != Kind::Page || *sigma0 == Some(giver.space()) {
-            return None;
-        }
-        // From here on it is certain.
-        let given = restricted(covering, rights);
-        tree.exchange(old, small_page(tree, node, place, present_rights(given)), node);
-        entry.store(given, Relaxed);
-        self.tell_loss(to);
-        Some(())
-    }
-
     /// The same from a larger page, of which it becomes a part.
     #[inline(never)]
     fn map_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
         let (covering, node) = self.part_source(from, source)?;
         let place = Key::new(to, 0, target);
-        self.with_target(place.first_of(pages(1)))?;
+        if self.half.mapping.recent.target(to).key != place.first_of(pages(1)) {
+            self.find_target(place.first_of(pages(1)), Some((from, node)))?;
+        }
         let Mapping {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
@@ -355,8 +337,14 @@ impl<H: Hardware> Kernel<H, Bare> {
         let receiver = record(spaces, to)?;
         let at = tree.get(node);
         let frame = at.frame + (source - at.page()) as u32;
-        if is_present(entry.load(Relaxed))
-            || receiver.quota - receiver.used < NODE_UNITS[0]
+        if is_present(entry.load(Relaxed)) {
+            return self.renew_part(
+                (from, source),
+                (to, target),
+                mapping_rights(covering).intersection(rights),
+            );
+        }
+        if receiver.quota - receiver.used < NODE_UNITS[0]
             || from == to
             || at.depth >= DEPTH_MAX
             || tree.free_nodes() < 4
@@ -374,14 +362,38 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(())
     }
 
+    /// The same where the receiver has this very part already, from which nobody has one: it has these rights from now on, as behind a fault that is a write
+    /// after one that was a read.
+    #[inline(never)]
+    fn renew_part(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
+        let Mapping { tree, recent, .. } = &mut self.half.mapping;
+        let taker = recent.target(to);
+        let entry = word(&self.hardware, (taker.table, index(target, 0)));
+        let is_linked = is_shared(word(&self.hardware, taker.above).load(Relaxed));
+        if from == to || is_linked || !is_exact_page(entry.load(Relaxed)) {
+            return None;
+        }
+        let node = node_of(&self.hardware, taker, target);
+        let (was, part) = (tree.get(node), tree.find(from, 0, source)?);
+        if was.parent != part || tree.get(part).kind() != Kind::Part || !was.is_bare() {
+            return None;
+        }
+        // From here on it is certain.
+        let made = small_page(tree, part, was.key(), rights);
+        tree.exchange(node, made, part);
+        entry.store(encode_mapping(made.frame, rights, 0, Fit::Exact), Relaxed);
+        self.tell_loss(to);
+        Some(())
+    }
+
     /// The tables in which a giver and a receiver have the entries of slots.
     #[inline(never)]
     fn find_slots(&mut self, from: (Key, u16), to: (Key, u16), slot: u64) -> Option<()> {
         if self.half.mapping.sigma0 == Some(to.1) {
             return None;
         }
-        let giver = self.find_table(from.0, from.1, slot, 1)?;
-        let receiver = self.find_table(to.0, to.1, slot, 1)?;
+        let giver = self.find_table(from.0, from.1, slot)?;
+        let receiver = self.find_table(to.0, to.1, slot)?;
         let recent = &mut self.half.mapping.recent;
         (recent.is_known, recent.from, recent.to) = (true, giver, receiver);
         Some(())

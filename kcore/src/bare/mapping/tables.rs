@@ -61,6 +61,13 @@ pub struct Found {
     pub what: What,
 }
 
+/// The content of a frame that is taken.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Content {
+    Zeroes,
+    Any,
+}
+
 /// Result of a search.
 pub enum Search {
     /// The next entry.
@@ -256,12 +263,16 @@ impl<H: Hardware> Work<'_, H> {
         if there { 0 } else { u32::from(walk.level - level) }
     }
 
-    fn take_table(&mut self, space: u16) -> Result<Frame, Error> {
+    /// A frame for a table, or with any content for a table of nodes.
+    fn take_table(&mut self, space: u16, content: Content) -> Result<Frame, Error> {
         self.charge(space, TABLE_UNITS)?;
         if self.frames.free() == 0 {
             self.flush_now();
         }
-        let taken = self.frames.take_zeroed(self.hardware);
+        let taken = match content {
+            Content::Zeroes => self.frames.take_zeroed(self.hardware),
+            Content::Any => self.frames.take_any(),
+        };
         if taken.is_err() {
             self.credit(space, TABLE_UNITS);
         }
@@ -279,7 +290,7 @@ impl<H: Hardware> Work<'_, H> {
             if is_present(walk.entry) && !large {
                 return Ok(());
             }
-            let table = match self.take_table(space) {
+            let table = match self.take_table(space, Content::Zeroes) {
                 Ok(table) => table,
                 Err(error) => {
                     self.prune(space, page);
@@ -318,7 +329,8 @@ impl<H: Hardware> Work<'_, H> {
         if self.nodes_of(&walk).is_some() {
             return Ok(());
         }
-        let taken = self.take_table(space);
+        // A word counts only for a page that is there, so nobody reads what stands in it now.
+        let taken = self.take_table(space, Content::Any);
         match taken {
             Ok(nodes) => {
                 self.mapping.recent.forget();

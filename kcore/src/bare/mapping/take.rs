@@ -72,6 +72,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let mut left = left;
         let mut done = 0;
+        // Neighbours are not of one slot: each is taken by itself.
+        let mut is_scattered = false;
         while done < length {
             let entry = word(&self.hardware, (table, index(first + done, 0))).load(Relaxed);
             if !is_exact_page(entry) {
@@ -82,13 +84,16 @@ impl<H: Hardware> Kernel<H, Bare> {
                 continue;
             }
             let at = index(first + done, 0);
-            let taken = self.flush_alone((table, nodes, at), (length - done) as usize);
-            if taken == 0 {
-                let source = word(&self.hardware, (nodes, at)).load(Relaxed) as u32;
-                if self.flush_kids(source, &mut left).is_none() {
-                    break;
-                }
+            let source = word(&self.hardware, (nodes, at)).load(Relaxed) as u32;
+            let taken = if is_scattered {
+                u64::from(self.flush_kid(source).is_some())
+            } else {
+                self.flush_alone((table, nodes, at), (length - done) as usize)
+            };
+            if taken == 0 && self.flush_kids(source, &mut left).is_none() {
+                break;
             }
+            is_scattered = taken <= 1;
             done += taken.max(1);
         }
         (done, left)
@@ -194,7 +199,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     fn take_small(&mut self, key: Key) -> Option<()> {
         let slot = key.first_of(pages(1));
         if self.open(slot)? == 0 {
-            return None;
+            return self.take_last(key);
         }
         let table = self.half.mapping.recent.target(slot.space()).table;
         let place = word(&self.hardware, (table, index(key.page(), 0)));
@@ -204,8 +209,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(())
     }
 
-    /// Sees to it that a receiver's table for a slot is remembered: pages that may be taken from it. One must stay, or the table would go, too,
-    /// and all if others link it.
+    /// Sees to it that a receiver's table for a slot is remembered: pages that may be taken from it while it stays. All must stay if others link it.
     #[inline(always)]
     fn open(&mut self, slot: Key) -> Option<u32> {
         self.with_target(slot)?;

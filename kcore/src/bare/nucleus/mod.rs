@@ -29,6 +29,7 @@ use crate::{
     thread::{Operation, Resumed},
 };
 pub(in crate::bare) use interrupts::Line;
+pub use short::Given;
 pub(in crate::bare) use spaces::SpacePart;
 
 /// The µ-kernel's state beyond spaces, threads and mappings.

@@ -9,7 +9,7 @@ use abi::{
     Rights,
     address::{ADDRESS_BITS, PAGE, SLOT},
     nucleus::{
-        ANYONE, FPAGE_SIZE_SHIFT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW, TAG_KERNEL,
+        FPAGE_SIZE_SHIFT, GRANT, LABEL_FAULT, LINK, MAP, MESSAGE_AREA, REGISTER_WORDS, ROOT_GIVES_BELOW, TAG_KERNEL,
         TAG_WORDS, tag,
     },
 };
@@ -51,19 +51,41 @@ const fn is_plain(word: u64, size: u64) -> bool {
 /// The bits of an fpage that tell its size.
 const SIZE: u64 = 63 << FPAGE_SIZE_SHIFT;
 
+/// The bytes of an fpage of memory.
+#[inline(always)]
+fn bytes(word: u64) -> Option<u64> {
+    let size = 1u64.wrapping_shl(((word & SIZE) >> FPAGE_SIZE_SHIFT) as u32);
+    ((PAGE..=1 << ADDRESS_BITS).contains(&size) && is_plain(word, size)).then_some(size)
+}
+
 /// The pages of an fpage of memory smaller than a slot.
 #[inline(always)]
 fn small(word: u64) -> Option<u64> {
-    let size = 1u64.wrapping_shl(((word & SIZE) >> FPAGE_SIZE_SHIFT) as u32);
-    ((PAGE..SLOT).contains(&size) && is_plain(word, size)).then_some(size / PAGE)
+    bytes(word).filter(|&size| size < SLOT).map(|size| size / PAGE)
 }
 
-/// The page where one that stands at `source` lands in a larger window of memory ([`Fpage::landing`]).
+/// The first page that is given of an fpage, where it lands in a window, and how many ([`Fpage::landing`]).
 #[inline(always)]
-fn landing(source: u64, window: u64) -> Option<u64> {
-    let rest = 1u64.wrapping_shl((window >> FPAGE_SIZE_SHIFT) as u32 & 63) - 1;
-    let is_memory = rest >> ADDRESS_BITS == 0 && rest >= PAGE;
-    (is_memory && is_plain(window, rest + 1)).then_some((window & !rest | source & rest) / PAGE)
+fn landing(source: u64, window: u64) -> Option<(u64, u64, u64)> {
+    let (size, room) = (bytes(source)?, bytes(window)?);
+    let given = source & !(size - 1) | window & (size - 1);
+    let lands = window & !(room - 1) | source & (room - 1);
+    Some((given / PAGE, lands / PAGE, size.min(room) / PAGE))
+}
+
+/// What the thread was doing that was given an item.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// It waited for a message.
+    ToMessage,
+    /// It touched a page, and goes on as it was.
+    ToFault,
+}
+
+/// Whether a thread never used vector registers.
+#[inline(always)]
+fn has_no_vectors(thread: &Thread) -> bool {
+    thread.vectors == VectorState::UNUSED
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -76,30 +98,36 @@ impl<H: Hardware> Kernel<H, Bare> {
         if part.id != target || part.parent != space {
             return None;
         }
-        if self.give_short(space, source, to, window, way).is_some() {
-            return Some(1);
-        }
-        self.map_range((space, source), (to, window), way)
+        self.give_short(space, source, to, window, way)
     }
 
-    /// Several pages that are given as one fpage to a place of the same size, or one where another one is.
+    /// Gives or grants the pages that an fpage has for a window: how many.
     #[inline(never)]
-    fn map_range(&mut self, (from, source): (SpaceId, u64), (to, window): (SpaceId, u64), way: u64) -> Option<u64> {
-        let count = small(source)?;
-        // Of the same size and aligned to it, but for the rights.
-        let is_same = is_plain(window, count * PAGE);
-        if way != MAP || !is_same || count > SHORT_MAX {
+    fn give_range(
+        &mut self,
+        (from, source): (SpaceId, u64),
+        (to, window): (SpaceId, u64),
+        rights: Rights,
+        way: u64,
+    ) -> Option<u64> {
+        let (given, lands, count) = landing(source, window)?;
+        if count > SHORT_MAX {
             return None;
         }
-        let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
-        let (from, to) = ((from.0 as u16, source / PAGE), (to.0 as u16, window / PAGE));
+        let (from, to) = ((from.0 as u16, given), (to.0 as u16, lands));
+        if way == GRANT {
+            // A page that was granted is the giver's no more, so the slow path could not go on behind some of them: it would count the others alone.
+            return (count == 1 && self.grant_run(from, to, 1, rights) == 1).then_some(1);
+        }
         // So none leaves its slot.
         let done = self.map_stretch(from, to, count, rights);
         if done == count {
             return Some(count);
         }
         let (from, to, left) = ((from.0, from.1 + done), (to.0, to.1 + done), count - done);
-        (self.map_run(from, to, (left, count), rights) == left).then_some(count)
+        let (ran, more) = self.map_run(from, to, (left, count), rights);
+        // If the giver has none of the pages, the slow path says so.
+        Some(done + more).filter(|&given| ran == left && given > 0)
     }
 
     /// Several pages, or one that several spaces have.
@@ -132,9 +160,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
     }
 
-    /// Gives one page, or links one slot. The fast paths check the bound [`Self::gives_below`] themselves.
+    /// Gives pages, or links one slot: how many. The fast paths check the bound [`Self::gives_below`] themselves.
     #[inline(always)]
-    fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<()> {
+    fn give_short(&mut self, from: SpaceId, source: u64, to: SpaceId, window: u64, way: u64) -> Option<u64> {
         let rights = Rights::from_bits(source & window & u64::from(Rights::RWX.bits()))?;
         let spaces = (from.0 as u16, to.0 as u16);
         match way {
@@ -142,12 +170,15 @@ impl<H: Hardware> Kernel<H, Bare> {
                 let target = if is_plain(window, PAGE) {
                     window / PAGE
                 } else {
-                    landing(source, window)?
+                    landing(source, window)?.1
                 };
-                self.map_page(spaces.0, spaces.1, source / PAGE, target, rights)
+                self.map_page(spaces.0, spaces.1, source / PAGE, target, rights)?;
+                Some(1)
             }
+            MAP | GRANT => self.give_range((from, source), (to, window), rights, way),
             LINK if is_plain(source, SLOT) && (source ^ window) < PAGE && is_plain(window, SLOT) => {
-                self.link_slot(spaces.0, spaces.1, source / PAGE, rights)
+                self.link_slot(spaces.0, spaces.1, source / PAGE, rights)?;
+                Some(1)
             }
             _ => None,
         }
@@ -155,7 +186,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A page fault of the running thread, to a pager that waits for it: the pager, which runs now.
     #[inline(always)]
-    pub fn fault_short(&mut self, address: u64, access: Access) -> Option<u32> {
+    pub fn fault_short(&mut self, address: u64, access: Access) -> Option<Rotation> {
         let thread = self.current_thread()?;
         let part = self.half.nucleus.part(thread.space)?;
         let (pager, space) = (part.pager, part.id);
@@ -163,20 +194,21 @@ impl<H: Hardware> Kernel<H, Bare> {
         let to = pager as u32 & 0xffff;
         let other = self.threads().table.get(to as usize)?;
         // Zero, which names no pager, is nobody's identifier; a thread that runs, and is its own pager, waits for nobody.
-        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
+        let waits = other.ipc.waits_for(sender);
         if other.id.0 != pager || !waits || other.slow & (WAITS | TAKES) != 0 || !self.may_run(other) {
             return None;
         }
+        let is_plain = (thread.slow | other.slow) == 0 && has_no_vectors(thread) && has_no_vectors(other);
         let words = [address, u64::from(access.right().bits()), rip, space];
         let label = LABEL_FAULT;
-        self.trouble_at_once(Trouble { label, words }, pager);
-        let (context, part) = self.receive_at_once(to)?;
-        part.is_awaited_by(bit);
+        let (other, thread) = self.pass_at_once(to)?;
+        thread.is_in_trouble(Trouble { label, words }, pager);
+        other.ipc.is_awaited_by(bit);
         // Its other registers hold its own, old values: a call keeps none of them.
-        context.rflags = USER_FLAGS;
-        context.set_results(0, FAULT_TAG, sender);
-        [context.r12, context.r13, context.r14, context.r15] = words;
-        Some(to)
+        other.context.rflags = USER_FLAGS;
+        other.context.set_results(0, FAULT_TAG, sender);
+        other.context.set_message_words(words);
+        Some(Rotation { next: to, is_plain })
     }
 
     /// An interrupt for a thread that waits for it, more urgent than the running one and all others: that thread, which
@@ -191,18 +223,41 @@ impl<H: Hardware> Kernel<H, Bare> {
         let to = thread as u32 & 0xffff;
         let running = self.current_thread()?;
         let other = self.threads().table.get(to as usize)?;
-        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == from;
+        let waits = other.ipc.waits_for(from);
         let urgent = running.more_urgent & 1 << other.standing.level() != 0;
         if other.id.0 != thread || !waits || other.slow & (WAITS | TAKES) != 0 || !urgent || !self.may_run(other) {
             return None;
         }
         self.make_room();
-        let (context, part) = self.receive_at_once(to)?;
-        part.delivered |= 1 << interrupt;
+        let thread = self.receive_at_once(to)?;
+        thread.ipc.delivered |= 1 << interrupt;
+        let context = &mut thread.context;
         context.reset(context.rip, context.rsp);
         context.set_results(0, INTERRUPT_TAG, from);
         context.r12 = interrupt as u64;
         Some(to)
+    }
+
+    /// Gives the item of a message, its two words, from a space to the thread with this index, which waits for the message. If `plainly`, not to one that faulted and has vector
+    /// registers.
+    #[inline(always)]
+    pub fn give_item(&mut self, from: SpaceId, [source, way]: [u64; 2], receiver: u32, plainly: bool) -> Option<Given> {
+        let other = self.threads().table.get(receiver as usize)?;
+        if other.slow & !WAITS != 0 {
+            return None;
+        }
+        let (window, given) = match &other.ipc.trouble {
+            None => (other.ipc.window, Given::ToMessage),
+            Some(trouble) if trouble.label == LABEL_FAULT && (!plainly || has_no_vectors(other)) => {
+                (page_window(trouble.words[0]), Given::ToFault)
+            }
+            Some(_) => return None,
+        };
+        self.give_short(from, source, other.space, window, way)?;
+        if given == Given::ToFault {
+            self.trouble_is_over(receiver);
+        }
+        Some(given)
     }
 
     /// A message with one item to a thread that waits for it; the sender waits for another. An item for a thread that faulted is for the page
@@ -226,28 +281,22 @@ impl<H: Hardware> Kernel<H, Bare> {
         let (space, sender, bit) = (thread.space, thread.id.0, thread.ipc.bit());
         let receiver = to as u32 & 0xffff;
         let other = self.threads().table.get(receiver as usize)?;
-        let waits = other.ipc.wait_for == ANYONE || other.ipc.wait_for == sender;
-        let is_slow = other.slow & !WAITS != 0;
-        if other.id.0 != to || sender == to || !waits || is_slow || !self.may_run(other) {
+        let waits = other.ipc.waits_for(sender);
+        if other.id.0 != to || sender == to || !waits || !self.may_run(other) {
             return None;
         }
-        let window_there = match &other.ipc.trouble {
-            None => other.ipc.window,
-            Some(trouble) if trouble.label == LABEL_FAULT => page_window(trouble.words[0]),
-            Some(_) => return None,
-        };
-        let unused = |thread: &Thread| thread.vectors == VectorState::UNUSED;
-        let (other, is_plain) = (other.space, unused(thread) && unused(other));
-        self.give_short(space, source, other, window_there, way)?;
-        self.send_at_once(at, from, window, deadline_ns);
-        let (context, part) = self.receive_at_once(receiver)?;
+        let is_plain = has_no_vectors(thread) && has_no_vectors(other);
+        let given = self.give_item(space, [source, way], receiver, false)?;
+        let (other, thread) = self.pass_at_once(receiver)?;
+        thread.has_sent(at, from, window, deadline_ns);
         if from == to {
-            part.is_awaited_by(bit);
+            other.ipc.is_awaited_by(bit);
         }
-        if part.trouble.take().is_none() {
+        if given == Given::ToMessage {
+            let context = &mut other.context;
             context.reset(context.rip, context.rsp);
             context.set_results(0, tag, sender);
-            [context.r12, context.r13, context.r14, context.r15] = words;
+            context.set_message_words(words);
         }
         Some(Rotation {
             next: receiver,

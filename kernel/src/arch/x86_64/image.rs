@@ -8,7 +8,7 @@ unsafe extern "C" {
     /// Another processor comes to Rust here, on its own stack.
     pub fn kernel_processor(number: u32) -> !;
     /// [`crate::event::trap`].
-    pub fn kernel_trap(context: *const Context, vector: u64) -> *const Context;
+    pub fn kernel_trap(context: *const Context, vector: u64) -> !;
     /// [`crate::event::trap_in_kernel`].
     pub fn kernel_trap_in_kernel(context: &Context);
 }
@@ -28,7 +28,8 @@ macro_rules! entries {
         }
 
         /// [`crate::event::trap`].
-        pub fn trap(context: *const $crate::Context, vector: u64) -> *const $crate::Context {
+        // Not inline: the image would have all that it calls a second time.
+        pub fn trap(context: *const $crate::Context, vector: u64) -> ! {
             $crate::event::trap::<$supervisor>(context, vector)
         }
 
@@ -55,7 +56,7 @@ macro_rules! image {
         }
 
         #[unsafe(no_mangle)]
-        extern "C" fn kernel_trap(context: *const $crate::Context, vector: u64) -> *const $crate::Context {
+        extern "C" fn kernel_trap(context: *const $crate::Context, vector: u64) -> ! {
             $crate::$module::entries::trap(context, vector)
         }
 

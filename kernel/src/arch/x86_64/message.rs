@@ -1,7 +1,7 @@
-//! Messages to a thread that waits for them, in assembly: four words in registers, and beside that way another one, with the rest of up to
-//! [`MESSAGE_WORDS`] words in message buffers, and with an end to the waiting.
+//! Messages to a thread that waits for them, in assembly: four words in registers, and beside that way two others: with the rest of up to
+//! [`MESSAGE_WORDS`] words in message buffers, and with an end to the waiting; and with one item, which is given in Rust.
 //!
-//! It does [`kcore::Kernel::ipc_fast`] step by step, which is its oracle: host tests hold that one and
+//! It does [`kcore::Kernel::ipc_fast`] and [`kcore::Kernel::item_short`] step by step, which are its oracles: host tests hold these and
 //! the slow path against each other, and the suite of the bare µ-kernel this one. As in [`super::portal`] it runs on
 //! the user's stack pointer without touching the stack, changes nothing before it is certain to finish, and
 //! otherwise goes to the slow path with all registers as they were.
@@ -10,7 +10,10 @@
 //! cannot fault; threads of their spaces may write there meanwhile, and so change only what they send and receive themselves.
 
 use abi::nucleus::{MESSAGE_WORDS, REGISTER_WORDS};
-use core::{arch::naked_asm, mem::offset_of};
+use core::{
+    arch::naked_asm,
+    mem::{ManuallyDrop, offset_of},
+};
 
 use kcore::{
     Kernel,
@@ -28,7 +31,7 @@ use super::{
     vector::{ALL_PARTS, INITIAL},
 };
 use crate::{
-    bare::{Bare, SYSTEM},
+    bare::{Bare, Given, SYSTEM},
     pc::Pc,
     supervisor::Supervisor,
 };
@@ -51,6 +54,7 @@ const PROCESSOR: isize = before_end(offset_of!(Thread, processor));
 const MORE_URGENT: isize = before_end(offset_of!(Thread, more_urgent));
 const DEADLINE: isize = before_end(Thread::DEADLINE);
 const TIMER: isize = before_end(Thread::TIMER);
+const CONTEXT: isize = before_end(offset_of!(Thread, context));
 const RIP: isize = before_end(offset_of!(Thread, context) + offset_of!(Context, rip));
 const RSP: isize = before_end(offset_of!(Thread, context) + offset_of!(Context, rsp));
 const WAIT_FOR: isize = before_end(offset_of!(Thread, ipc) + Part::WAIT_FOR);
@@ -70,11 +74,11 @@ const _: () = assert!(abi::nucleus::ANYONE == u64::MAX && abi::nucleus::NEVER ==
 const _: () = assert!(REGISTER_WORDS == 4);
 const _: () = assert!(NO_TIME == u64::MAX);
 
-/// Defines a way of messages: what it looks at first, what it does when all else is certain, and what it does out of line.
+/// Defines a way of messages: what it looks at first, what it does when all else is certain and at its end, and what it does out of line.
 macro_rules! message {
     (
         $(#[$meta:meta])*
-        $name:ident: first { $($first:literal)* } last { $($last:literal)* } apart { $($apart:literal)* } with { $($used:tt)* }
+        $name:ident: first { $($first:literal)* } last { $($last:literal)* } end { $($end:literal)* } apart { $($apart:literal)* } with { $($used:tt)* }
     ) => {
         $(#[$meta])*
         #[allow(clippy::too_many_lines, reason = "one stretch of assembly")]
@@ -148,6 +152,7 @@ macro_rules! message {
                 "mov cr3, rax",
                 "4:",
                 "mov byte ptr [rip + {system} + {TURN}], 0",
+                $($end,)*
                 clear!("eax" "ebx" "ebp" "edi" "r8d" "r9d" "r10d"),
                 "mov r11d, {FLAGS}",
                 "swapgs",
@@ -238,6 +243,7 @@ message! {
         "jne {more}"
     }
     last {}
+    end {}
     apart {}
     with { more = sym more, }
 }
@@ -247,7 +253,7 @@ message! {
     more:
     first {
         "cmp dx, {WORDS}"
-        "ja 8f"
+        "ja {item}"
     }
     last {
         // No end, or one at once, which is not for here: both are rare.
@@ -279,6 +285,7 @@ message! {
         "mov [rbx + {DEADLINE}], rax"
         "mov r9, [rbx + {ID}]"
     }
+    end {}
     apart {
         "24:"
         "test r10d, r10d"
@@ -312,6 +319,7 @@ message! {
         "jmp 23b"
     }
     with {
+        item = sym item,
         WORDS = const MESSAGE_WORDS,
         WORDS_BEHIND = const DIRECT_MAP + 8 * REGISTER_WORDS as u64,
         SLOW = const SLOW,
@@ -319,6 +327,99 @@ message! {
         BUFFER = const BUFFER,
         start = sym clock::START,
         scale = sym clock::SCALE,
+    }
+}
+
+message! {
+    /// The same with one item, which stands behind up to two words, and without an end to the waiting.
+    item:
+    first {
+        "cmp dh, 1"
+        "jne 8f"
+        "cmp dl, 2"
+        "ja 8f"
+        "cmp r10d, -1"
+        "jne 8f"
+    }
+    last {
+        // A page that is given stays given, so the sender must have no reason to be slow. `give` asks the same of the receiver.
+        "cmp dword ptr [rbx + {SLOW}], 0"
+        "jne 9f"
+        "mov gs:[{USER_RSP}], rsp"
+        "mov rsp, gs:[{KERNEL_STACK}]"
+        "push rcx"
+        "push rdx"
+        "push rsi"
+        "push rdi"
+        "push r8"
+        "push r10"
+        // The item: two words.
+        "mov rdi, r12"
+        "mov rsi, r13"
+        "cmp dl, 1"
+        "jae 35f"
+        "36:"
+        "mov edx, [rbx + {SPACE}]"
+        "mov ecx, r11d"
+        "call {give}"
+        "pop r10"
+        "pop r8"
+        "pop rdi"
+        "pop rsi"
+        "pop rdx"
+        "pop rcx"
+        "mov rsp, gs:[{USER_RSP}]"
+        "test eax, eax"
+        "je 9f"
+        "mov r10d, eax"
+        "mov r11d, edi"
+        "and r11d, {PLACE_MASK}"
+        "mov r9, [rbx + {ID}]"
+    }
+    end {
+        "cmp r10d, {A_PAGE}"
+        "je 37f"
+    }
+    apart {
+        "35:"
+        "mov rdi, r13"
+        "mov rsi, r14"
+        "je 36b"
+        "mov rdi, r14"
+        "mov rsi, r15"
+        "jmp 36b"
+        // It goes on as it was when it touched the page.
+        "37:"
+        "lea rdi, [rbp + {CONTEXT}]"
+        "mov rsp, gs:[{KERNEL_STACK}]"
+        "jmp {resume}"
+    }
+    with {
+        SLOW = const SLOW,
+        USER_RSP = const USER_RSP,
+        KERNEL_STACK = const KERNEL_STACK,
+        CONTEXT = const CONTEXT,
+        A_PAGE = const A_PAGE,
+        give = sym give,
+        resume = sym super::traps::resume,
+    }
+}
+
+/// The item was the page that the receiver had touched.
+const A_PAGE: u32 = 2;
+
+/// Gives the item of a message, whose words it is, of a thread in this space to a thread that waits for it: zero, if that is not done in a few steps, and the message
+/// takes the slow path.
+///
+/// # Safety
+/// 1. The lock is entered, and nobody has a guard.
+unsafe extern "C" fn give(source: u64, way: u64, from: u32, receiver: u32) -> u32 {
+    // SAFETY: (1) is the caller's. The message goes on with the lock.
+    let mut system = ManuallyDrop::new(unsafe { SYSTEM.entered() });
+    match crate::bare::give(&mut system, (from, source), way, receiver) {
+        None => 0,
+        Some(Given::ToMessage) => 1,
+        Some(Given::ToFault) => A_PAGE,
     }
 }
 

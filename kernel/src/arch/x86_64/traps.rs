@@ -70,8 +70,7 @@ unsafe extern "C" fn common() {
         "popfq",
         "xor ebp, ebp",
         "call {trap}",
-        "mov rdi, rax",
-        "jmp {resume}",
+        "ud2",
         "2:",
         "push rax", "push rbx", "push rcx", "push rdx", "push rsi", "push rdi", "push rbp",
         "push r8", "push r9", "push r10", "push r11", "push r12", "push r13", "push r14", "push r15",
@@ -91,7 +90,6 @@ unsafe extern "C" fn common() {
         VECTOR = const core::mem::offset_of!(Context, vector),
         trap = sym super::image::kernel_trap,
         trap_in_kernel = sym super::image::kernel_trap_in_kernel,
-        resume = sym resume,
     );
 }
 
@@ -288,6 +286,7 @@ pub fn fault_address() -> u64 {
 }
 
 /// Goes on in user mode.
+#[inline(always)]
 pub fn go_on(context: *const Context) -> ! {
     // SAFETY: contexts are made by `kcore` with user selectors, flags and checked addresses, and
     // the caller has loaded the thread's space.

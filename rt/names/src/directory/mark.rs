@@ -4,8 +4,8 @@
 //! made before there were marks have zeros there: all of their entries are settled.
 
 use super::{
-    Directory, DirectoryView, ENTRY_BYTES, Entry, Error, FREE, MAGIC, MARK_AT, REACH_AT, VERSION, VERSION_AT, capacity,
-    check_header, entry, is_named, kind_byte, reach, set_kind,
+    Directory, DirectoryView, ENTRY_BYTES, Entry, Error, FREE, Fault, MAGIC, MARK_AT, REACH_AT, VERSION, VERSION_AT,
+    capacity, check_header, entry, is_named, kind_byte, reach, set_kind,
 };
 use crate::bytes::{in_order, set_word, word};
 use crate::path::check_name;
@@ -135,7 +135,7 @@ impl Directory<'_> {
         Ok(before)
     }
 
-    /// Makes a directory of bytes that were overwritten: of what makes sense as entries. Tells how many others went.
+    /// Makes a directory of bytes that were overwritten: of what makes sense as entries, each name once. Tells how many others went.
     ///
     /// # Errors
     /// [`Error::TooSmall`].
@@ -159,6 +159,14 @@ impl Directory<'_> {
             set_word(bytes, REACH_AT, reach);
             in_order();
             set_word(bytes, 0, MAGIC);
+        }
+        // Of a name that stands there twice the first entry counts: the others lead nowhere.
+        for index in 0..capacity(bytes) {
+            let view = DirectoryView { bytes };
+            if matches!(view.fault(index), Some(Fault::Repeated(_))) {
+                set_kind(bytes, index, FREE);
+                went += 1;
+            }
         }
         Ok(went)
     }

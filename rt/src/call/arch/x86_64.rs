@@ -34,25 +34,37 @@ macro_rules! entered {
 pub(crate) use entered;
 
 /// Expands to the body of a naked function that is entered by a protected call: it hands the four
-/// words to `$function` (C convention) and returns its two results.
+/// words to `$function` (C convention), which [leaves](leave_procedure) with its results and does not return.
 ///
 /// The kernel passes the fourth word in r10 as well, because `sysret` needs rcx.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pdx_wrapper {
     ($function:path) => {
-        ::core::arch::naked_asm!(
-            "mov rcx, r10",
-            "call {function}",
-            "mov rdi, rax",
-            "mov rsi, rdx",
-            "mov eax, {pdx_return}",
+        ::core::arch::naked_asm!("mov rcx, r10", "call {function}", "ud2", function = sym $function)
+    };
+}
+
+/// Ends a protected call with two results. The procedure's function does this itself instead of returning to its wrapper: a function that does not return
+/// gives nobody his registers back.
+///
+/// # Safety
+/// 1. The kernel entered the caller for a protected call, and nothing of its frames is used any more.
+#[doc(hidden)]
+#[inline(always)]
+pub unsafe fn leave_procedure(first: u64, second: u64) -> ! {
+    // SAFETY: (1) the call takes two words and does not come back.
+    unsafe {
+        core::arch::asm!(
             "syscall",
             "ud2",
-            function = sym $function,
-            pdx_return = const $crate::abi::Call::PdxReturn as u64,
+            // The kernel compares all of the register, and of a shorter word the rest would be open.
+            in("rax") abi::Call::PdxReturn as u64,
+            in("rdi") first,
+            in("rsi") second,
+            options(noreturn, nostack),
         )
-    };
+    }
 }
 
 /// Expands to the body of a naked function that is the first of a thread: it calls `$function` (C

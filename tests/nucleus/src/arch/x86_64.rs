@@ -152,7 +152,7 @@ pub fn fill_vectors(pattern: u64) {
     }
 }
 
-/// What the vector registers hold.
+/// The content of the vector registers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Held {
     /// The pattern.

@@ -4,7 +4,7 @@
 use abi::{
     Rights,
     address::PAGE,
-    nucleus::{ANYONE, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
+    nucleus::{ANYONE, GRANT, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
 };
 use nucleus::{
     call::{self, memory::Window},
@@ -61,39 +61,52 @@ pub fn send_receive(setting: &Setting) -> Outcome<Samples> {
 }
 
 nucleus::thread_entry!(taker_entry, taker);
-/// Takes whatever pages it is sent, and answers.
+/// Takes whatever pages it is sent, and answers; what it is granted it grants back.
 fn taker(_: u64) {
-    let window = Window::memory(PLACE, (BATCH * PAGE).trailing_zeros() as u8, Rights::RW);
-    let wait = |to, tag| call::ipc(to, ANYONE, tag, timeouts(0, u32::MAX), window, [0; 4]);
-    let mut next = wait(0, 0);
+    let window = |base| Window::memory(base, LOG2, Rights::RW);
+    let wait = |to, tag, words| call::ipc(to, ANYONE, tag, timeouts(0, u32::MAX), window(PLACE), words);
+    let mut next = wait(0, 0, [0; 4]);
     while let Ok(got) = next {
-        next = wait(got.sender, 0);
+        let [what, way, ..] = got.words;
+        next = if way == GRANT {
+            let landed = PLACE | what & ((1 << LOG2) - 1);
+            wait(got.sender, tag(0, 0, 1), [landed, GRANT, 0, 0])
+        } else {
+            wait(got.sender, 0, [0; 4])
+        };
     }
 }
 
+/// The logarithm of a batch's bytes.
+const LOG2: u8 = (BATCH * PAGE).trailing_zeros() as u8;
+
 nucleus::thread_entry!(item_sender_entry, item_sender);
-/// When asked, sends each page of the batch that it has at [`GIVEN`] to the thread named in the first word, takes all back, and
-/// answers with the ticks of the sending; nothing, if it could not.
+/// When asked, sends the batch of pages that it has at [`GIVEN`] to the thread named in the first word, as many in an item as the second one says, in the
+/// way of the third, takes all back, and answers with the ticks of the sending; nothing, if it could not.
 fn item_sender(_: u64) {
     let mut next = message::receive();
     while let Ok(got) = next {
-        let passed = send_items(got.words[0]).unwrap_or(0);
+        let [taker, pages, way, _] = got.words;
+        let passed = send_items(taker, pages, way).unwrap_or(0);
         next = message::reply_and_wait(got.sender, tag(0, 1, 0), [passed, 0, 0, 0]);
     }
 }
 
-fn send_items(taker: u64) -> Outcome<u64> {
+fn send_items(taker: u64, pages: u64, way: u64) -> Outcome<u64> {
+    let log2 = (pages * PAGE).ilog2() as u8;
+    let window = Window::memory(GIVEN, LOG2, Rights::RW);
     let before = call::ticks();
-    for at in (0..BATCH).map(|page| page * PAGE) {
-        message::call(taker, tag(0, 0, 1), [fpage(GIVEN + at, 12, Rights::RW), MAP, 0, 0])?;
+    for at in (0..BATCH).step_by(pages as usize).map(|page| page * PAGE) {
+        let item = [fpage(GIVEN + at, log2, Rights::RW), way, 0, 0];
+        message::call_for(taker, tag(0, 0, 1), item, window)?;
     }
     let passed = call::ticks() - before;
     everyone(GIVEN, 18)?;
     Ok(passed)
 }
 
-/// A call with one page, and the answer.
-pub fn map_item(setting: &Setting) -> Outcome<Samples> {
+/// A call with one item of so many pages, and the answer; what is granted is granted back by it.
+pub fn item(setting: &Setting, count: u64, way: u64) -> Outcome<Samples> {
     let base = pages(setting, 2 * BATCH * PAGE)?;
     let (mut from, mut to) = (World::new(setting, 0, 0)?, World::new(setting, 0, 0)?);
     give_pages(base, from.space)?;
@@ -107,9 +120,9 @@ pub fn map_item(setting: &Setting) -> Outcome<Samples> {
     )?;
     let taker = to.start(taker_entry(), 0)?;
     let sender = from.start(item_sender_entry(), 0)?;
-    let mut samples = Samples::new(BATCH);
+    let mut samples = Samples::new(BATCH / count);
     for round in 0..SAMPLES + 2 {
-        let got = message::call(sender, tag(0, 1, 0), [taker, 0, 0, 0])?;
+        let got = message::call(sender, tag(0, 3, 0), [taker, count, way, 0])?;
         if got.words[0] == 0 {
             return Err(Failure::new(format_args!("the pages could not be sent")));
         }

@@ -1,4 +1,4 @@
-//! Rows of memory beside the commonest case: eight pages at once, pages in the place of others, pages that eight spaces have.
+//! Rows of memory beside the commonest case: eight pages at once, pages in the place of others, pages that several spaces have.
 
 use abi::{
     Error, Rights,
@@ -7,7 +7,7 @@ use abi::{
 };
 use nucleus::{call, message};
 
-use super::{BATCH, GIVEN, PLACE, SAMPLES, Samples, everyone, give_pages, pages, receiver};
+use super::{BATCH, CLOSE, GIVEN, PLACE, SAMPLES, Samples, everyone, give_pages, pages, receiver};
 use crate::{
     case::{Failure, Outcome, Setting},
     world::World,
@@ -27,13 +27,24 @@ pub enum What {
     Replace,
     /// A page is taken from eight spaces.
     FlushSpaces,
+    /// Eight pages are given as one fpage where eight others are.
+    ReplaceRange,
+    /// Eight pages are taken as one fpage that two spaces have in turn.
+    FlushInTurn,
 }
 
-const ALL: [What; 4] = [What::Map, What::Flush, What::Replace, What::FlushSpaces];
+const ALL: [What; 6] = [
+    What::Map,
+    What::Flush,
+    What::Replace,
+    What::FlushSpaces,
+    What::ReplaceRange,
+    What::FlushInTurn,
+];
 
-/// Gives each page of a batch to a space, so many places further than it stands, or before the end at the front again.
-fn map_each(space: u64, further: u64) -> Result<(), Error> {
-    for page in 0..BATCH {
+/// Gives each page of a batch to the next one of these spaces, so many places further than it stands, or before the end at the front again.
+fn map_each(spaces: &[u64], further: u64) -> Result<(), Error> {
+    for (page, &space) in (0..BATCH).zip(spaces.iter().cycle()) {
         let place = PLACE + (page + further) % BATCH * PAGE;
         let what = fpage(GIVEN + page * PAGE, 12, Rights::RW);
         call::map(what, space, fpage(place, 12, Rights::RW), MAP)?;
@@ -45,6 +56,7 @@ fn map_each(space: u64, further: u64) -> Result<(), Error> {
 fn round(what: What, spaces: &[u64; EIGHT as usize]) -> Outcome<u64> {
     const LOG2: u8 = (EIGHT * PAGE).trailing_zeros() as u8;
     let ranges = || (0..BATCH).step_by(EIGHT as usize).map(|page| page * PAGE);
+    let flush = || ranges().try_for_each(|at| everyone(GIVEN + at, LOG2));
     let space = spaces[0];
     let mut passed = 0;
     let mut timed = |work: &mut dyn FnMut() -> Outcome| {
@@ -64,15 +76,23 @@ fn round(what: What, spaces: &[u64; EIGHT as usize]) -> Outcome<u64> {
         What::Map => timed(&mut map)?,
         What::Flush => {
             map()?;
-            timed(&mut || ranges().try_for_each(|at| everyone(GIVEN + at, LOG2)))?;
+            timed(&mut || flush())?;
         }
         What::Replace => {
-            map_each(space, 0)?;
-            timed(&mut || Ok(map_each(space, 1)?))?;
+            map_each(&[space], 0)?;
+            timed(&mut || Ok(map_each(&[space], 1)?))?;
+        }
+        What::ReplaceRange => {
+            map_each(&[space], 1)?;
+            timed(&mut map)?;
+        }
+        What::FlushInTurn => {
+            map_each(&spaces[..2], 0)?;
+            timed(&mut || flush())?;
         }
         What::FlushSpaces => {
             for &space in spaces {
-                map_each(space, 0)?;
+                map_each(&[space], 0)?;
             }
             timed(&mut || (0..BATCH).try_for_each(|page| everyone(GIVEN + page * PAGE, 12)))?;
         }
@@ -84,7 +104,7 @@ fn round(what: What, spaces: &[u64; EIGHT as usize]) -> Outcome<u64> {
 nucleus::thread_entry!(worker_entry, worker);
 /// Has a batch of pages at [`GIVEN`]. When asked, does a round and answers with its ticks; nothing, if it could not.
 fn worker(_: u64) {
-    let spaces = [(); EIGHT as usize].map(|()| receiver(GIVEN, 9).unwrap_or(0));
+    let spaces = [(); EIGHT as usize].map(|()| receiver(GIVEN, 9, CLOSE).unwrap_or(0));
     let mut next = message::receive();
     while let Ok(got) = next {
         let what = ALL[got.words[0] as usize % ALL.len()];
@@ -100,7 +120,7 @@ pub fn row(setting: &Setting, what: What) -> Outcome<Samples> {
     give_pages(base, world.space)?;
     let worker = world.start(worker_entry(), 0)?;
     let mut samples = Samples::new(match what {
-        What::Map | What::Flush => BATCH / EIGHT,
+        What::Map | What::Flush | What::ReplaceRange | What::FlushInTurn => BATCH / EIGHT,
         What::Replace | What::FlushSpaces => BATCH,
     });
     for round in 0..SAMPLES + 2 {

@@ -8,7 +8,8 @@ use store::{BLOCK, ObjectRecord, PageFlags, PdxList, PdxRecord, PutError};
 impl Driver {
     pub(super) fn any_object(&mut self) -> Option<u64> {
         let bases: Vec<u64> = self.live.keys().copied().collect();
-        (!bases.is_empty()).then(|| *self.rng.pick(&bases))
+        let base = (!bases.is_empty()).then(|| *self.rng.pick(&bases));
+        base.inspect(|&base| self.hold(base))
     }
 
     pub(super) fn any_page(&mut self, base: u64) -> u64 {
@@ -77,6 +78,7 @@ impl Driver {
         }
         self.body(&mut record);
         let entered = record.clone();
+        self.near(base);
         match self.tried(|store, _| store.put_object(entered)) {
             Ok(()) => {
                 let object = Object {
@@ -112,6 +114,7 @@ impl Driver {
         self.body(&mut record);
         record.modified_ns = self.rng.next_u64();
         let changed = record.clone();
+        self.hold(base);
         match self.tried(|store, _| store.put_object(changed)) {
             Ok(()) => self.set_record(base, &record),
             Err(PutError::DiskFull) => self.tally.disk_full += 1,
@@ -139,6 +142,8 @@ impl Driver {
 
     pub(in crate::lab) fn resize_to(&mut self, base: u64, pages: u64) -> Check {
         let mut record = self.live[&base].record.clone();
+        self.hold(base);
+        self.near(base);
         match self.tried(|store, _| store.resize(base, pages)) {
             Ok(()) => {
                 let old = record.pages;
@@ -196,6 +201,7 @@ impl Driver {
     }
 
     pub(in crate::lab) fn remove(&mut self, base: u64) -> Check {
+        self.hold(base);
         self.forget(base, 0, u64::MAX);
         let Some(object) = self.live.remove(&base) else {
             return Ok(());
@@ -274,6 +280,7 @@ impl Driver {
 
     /// Gives a page other contents; their stamp, if there is room for them.
     pub(in crate::lab) fn write_page(&mut self, base: u64, page: u64) -> Option<u64> {
+        self.hold(base);
         if self.tried(|store, _| store.reserve(base, page)).is_err() {
             self.tally.disk_full += 1;
             return None;
@@ -303,6 +310,7 @@ impl Driver {
     }
 
     pub(in crate::lab) fn discard_range(&mut self, base: u64, start: u64, end: u64) {
+        self.hold(base);
         if self
             .tried(|store, _| store.discard_pages(base, start, end, &[]))
             .is_err()
@@ -320,6 +328,7 @@ impl Driver {
     }
 
     pub(in crate::lab) fn limit_page(&mut self, base: u64, page: u64) {
+        self.hold(base);
         let name = (base, page);
         if self.dirty.contains(&name) || self.is_away(name) {
             return;

@@ -1,5 +1,6 @@
 //! Power cuts: disks as they may be found, and what must be found on them.
 
+use super::rows::all_records;
 use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY};
 use crate::disk::{CrashDisk, Fate};
 use crate::lab::model::{Object, Page, State, is_filled};
@@ -238,7 +239,10 @@ impl Driver {
         let (mut store, report) = self.options.mount(&mut world, MountMode::ReadOnly)?;
         self.tally.replayed += u64::from(report.replayed);
         self.tally.tails += u64::from(report.tail.is_some());
-        let found = show(&mut store, &mut world, &candidates.iter().collect::<Vec<_>>())?;
+        let (found, lost) = show(&mut store, &mut world, &candidates.iter().collect::<Vec<_>>())?;
+        if !lost.is_empty() {
+            return Err(format!("rows cannot be read: {lost:x?}"));
+        }
         let found = whole(found).map_err(|what| format!("{what}; {report:?}"))?;
         if !candidates.contains(&found) {
             let nearest: Vec<String> = candidates.iter().map(|state| difference(state, &found)).collect();
@@ -286,10 +290,14 @@ fn judge_start(store: &Store, world: &mut SimWorld, state: &State) -> Check {
     Ok(())
 }
 
-/// The state that a store shows, as far as the candidates know of pages.
-pub(in crate::lab) fn show(store: &mut Store, world: &mut SimWorld, candidates: &[&State]) -> Check<Shown> {
+/// The state that a store shows, as far as the candidates know of pages; and the ranges of addresses of which it says that nothing can be known.
+pub(in crate::lab) fn show(
+    store: &mut Store,
+    world: &mut SimWorld,
+    candidates: &[&State],
+) -> Check<(Shown, Vec<(u64, u64)>)> {
     let mut found = Shown::new();
-    let records: Vec<ObjectRecord> = store.objects().cloned().collect();
+    let (records, lost) = all_records(store, world)?;
     for record in records {
         let base = record.base;
         let known: BTreeSet<u64> = candidates
@@ -307,7 +315,7 @@ pub(in crate::lab) fn show(store: &mut Store, world: &mut SimWorld, candidates: 
         }
         found.insert(base, (record, pages));
     }
-    Ok(found)
+    Ok((found, lost))
 }
 
 fn read(store: &mut Store, world: &mut SimWorld, base: u64, page: u64) -> Check<Result<Page, BadPage>> {

@@ -89,6 +89,9 @@ impl Driver {
 
     pub(in crate::lab) fn begin_sync(&mut self, names: Vec<PageName>, named: &[u64]) {
         let touched: BTreeSet<u64> = names.iter().map(|name| name.0).chain(named.iter().copied()).collect();
+        for &base in &touched {
+            self.hold(base);
+        }
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
         let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
         let begun = self.tried(|store, world| store.sync_begin(world, pages, named));
@@ -204,6 +207,7 @@ impl Driver {
                     return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
                 }
             }
+            Event::RowsRead { key } => self.rows_read(key),
             Event::PageWritten { base, page, frame } => {
                 let name = (base, page);
                 let flight = self

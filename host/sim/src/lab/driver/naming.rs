@@ -16,7 +16,7 @@ pub(in crate::lab) const DIRECTORY: u64 = 0xd1;
 /// The most directories.
 const DIRECTORIES: usize = 2;
 
-/// What is done with a name.
+/// A change of a name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(in crate::lab) enum Naming {
     /// A new object gets one.

@@ -43,6 +43,6 @@ pub fn callee_entry() -> Entry {
             pdx_return = const abi::Call::PdxReturn as u64,
         )
     }
-    // SAFETY: it does as `pdx_wrapper!`, with two words of the stack left free, around a function of any words.
+    // SAFETY: it does as `pdx_wrapper!` and `leave_procedure`, with two words of the stack left free, around a function of any words.
     unsafe { Entry::new(wrapper as *const () as u64) }
 }

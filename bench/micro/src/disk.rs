@@ -1,0 +1,131 @@
+//! The rows `disk-…`: what a page costs that comes from the disk, and an object among many.
+//!
+//! The pages are those of the object [`NAME`], which `gond bench` imports before the start, so that no page of it is in memory. Each page begins with its number. The first half is read in order,
+//! the second one at random, each page once.
+
+use alloc::vec::Vec;
+
+use measure::Samples;
+use rt::{
+    Cell, Clist, Directory, Error, Object, Result,
+    abi::{self, address::PAGE, layout::Capability},
+    call,
+};
+
+use crate::idle::{Idle, busy_ticks};
+
+/// The name of the data.
+const NAME: &str = "disk-data";
+/// Pages in a sample, and samples.
+const BATCH: u64 = 128;
+const COUNT: u64 = 60;
+/// The password of objects that are made here.
+const PASSWORD: u64 = 0x1234_5678;
+/// Objects of the rows `disk-objects-1k` and `disk-objects-16k`: the latter are more than can be active at once in the machine of the bench.
+const FEW: u64 = 1_000;
+const MANY: u64 = 16_000;
+
+/// Reading pages one behind the other.
+pub fn in_turn(name: &'static str) -> Result<Samples> {
+    measure(name, |half| (0, move |turn| turn % half))
+}
+
+/// Reading pages at random.
+pub fn at_random(name: &'static str) -> Result<Samples> {
+    let mut at = 1_u64;
+    measure(name, |half| {
+        (half, move |_| {
+            // Each number below a power of two once.
+            at = (at * 5 + 12_345) % half;
+            at
+        })
+    })
+}
+
+fn measure<N: FnMut(u64) -> u64>(name: &'static str, make: impl FnOnce(u64) -> (u64, N)) -> Result<Samples> {
+    let object = Directory::root()?.open_object(NAME)?.ok_or(Error::NoSuchName)?;
+    let half = object.bytes() / PAGE / 2;
+    let (first, mut next) = make(half);
+    let region = object.region();
+    let idle = Idle::begin()?;
+    let mut samples = Samples::new(name, BATCH);
+    for sample in 0..COUNT.min(half / BATCH) {
+        let start = busy_ticks();
+        for turn in sample * BATCH..(sample + 1) * BATCH {
+            let page = first + next(turn);
+            let number = region.at_offset::<Cell<u64>>(page * PAGE).map(Cell::get);
+            if number != Some(page) {
+                return Err(Error::System(abi::Error::DiskError));
+            }
+        }
+        samples.add(busy_ticks().wrapping_sub(start));
+    }
+    idle.end()?;
+    Ok(samples)
+}
+
+/// A thousand objects.
+pub fn few_objects(name: &'static str) -> Result<Samples> {
+    objects(name, FEW)
+}
+
+/// Sixteen thousand.
+pub fn many_objects(name: &'static str) -> Result<Samples> {
+    objects(name, MANY)
+}
+
+/// Makes, writes and keeps so many objects, reads them one after the other, and deletes them.
+fn objects(name: &'static str, count: u64) -> Result<Samples> {
+    let idle = Idle::begin()?;
+    let mut samples = Samples::new(name, count);
+    let mut list = Clist::create()?;
+    call::apd_insert(0, list.object().base())?;
+    let start = busy_ticks();
+    let mut bases = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let (base, _) = call::obj_create(PAGE, PASSWORD)?;
+        Object::open(base)?.first::<Cell<u64>>()?.set(base);
+        call::keep_object(base)?;
+        bases.push(base);
+    }
+    bases.sort_unstable();
+    for &address in &bases {
+        list.insert(Capability {
+            address,
+            password: PASSWORD,
+        })?;
+    }
+    for &base in &bases {
+        if Object::open(base)?.first::<Cell<u64>>()?.get() != base {
+            return Err(Error::System(abi::Error::DiskError));
+        }
+    }
+    for &base in &bases {
+        call::obj_delete(base)?;
+    }
+    samples.add(busy_ticks().wrapping_sub(start));
+    call::apd_delete(0)?;
+    list.delete()?;
+    idle.end()?;
+    Ok(samples)
+}
+
+/// Reads a word of each of so many objects that the disk has had from the start, a page each, in the slots from `first` on with the slot as password; they lie `step` slots apart.
+///
+/// # Errors
+/// Those of the calls.
+pub fn read_some(first: u64, count: u64, step: u64) -> Result<()> {
+    let mut list = Clist::create()?;
+    call::apd_insert(0, list.object().base())?;
+    let slots = || (0..count).map(|number| first + number * step);
+    for slot in slots() {
+        list.insert(Capability {
+            address: slot * abi::address::SLOT,
+            password: slot,
+        })?;
+    }
+    for slot in slots() {
+        Object::open(slot * abi::address::SLOT)?.first::<Cell<u64>>()?.get();
+    }
+    Ok(())
+}

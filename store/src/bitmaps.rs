@@ -1,0 +1,134 @@
+//! Reading the bitmaps at a mount: block by block, so that none is ever in memory whole.
+
+use crate::allocation::Allocation;
+use crate::blocking::read_checked;
+use crate::breaks::Breaks;
+use crate::checksum::Checksums;
+use crate::containers::push;
+use crate::event::{MountError, MountReport, Structure};
+use crate::geometry::{SUMS, region_of};
+use crate::heap::{NoHeap, zeroed};
+use crate::superblock::{Place, Superblock};
+use crate::world::{BLOCK, World};
+
+/// The heap does not suffice. The numbers follow where there is the time to count.
+const NO_HEAP: MountError = MountError::TooLarge { blocks: 0, heap: 0 };
+
+fn no_heap(_: NoHeap) -> MountError {
+    NO_HEAP
+}
+
+/// The allocator as the current generation has it, with what is held for the one before. Costs a read of each bitmap block of the two that is not all free.
+///
+/// # Errors
+/// [`MountError`]: the current generation has damage, or the heap is too small for its groups. Damage in the one before is reported, and then nothing
+/// is held for the blocks behind.
+pub(crate) fn load_bitmaps(
+    world: &mut impl World,
+    checksums: &Checksums,
+    (current, previous): (&Superblock, Option<&Superblock>),
+    breaks: Breaks,
+    report: &mut MountReport,
+) -> Result<Allocation, MountError> {
+    load(world, checksums, (current, previous), breaks, report).map_err(|error| match error {
+        NO_HEAP => MountError::TooLarge {
+            blocks: current.geometry.total,
+            heap: Allocation::heap(&current.geometry, groups_in_use(world, checksums, current)),
+        },
+        other => other,
+    })
+}
+
+fn load(
+    world: &mut impl World,
+    checksums: &Checksums,
+    (current, previous): (&Superblock, Option<&Superblock>),
+    breaks: Breaks,
+    report: &mut MountReport,
+) -> Result<Allocation, MountError> {
+    let geometry = current.geometry;
+    let region = region_of(current.generation);
+    let mut allocation = Allocation::new(geometry, breaks).map_err(no_heap)?;
+    allocation.regions[region].index.copy_from_slice(&current.index);
+    each_bitmap(world, checksums, current, |place, group, bytes| {
+        let loaded = allocation.load(region, group, (bytes, place.checksum));
+        if loaded.map_err(no_heap)? {
+            Ok(())
+        } else {
+            let start = geometry.bitmap_start(region);
+            Err(MountError::Damaged(Structure::Bitmap, start))
+        }
+    })?;
+    let Some(previous) = previous else {
+        return Ok(allocation);
+    };
+    let held = each_bitmap(world, checksums, previous, |_, group, bytes| {
+        allocation.load_before(group, bytes).map_err(no_heap)
+    });
+    match held {
+        Err(MountError::Damaged(structure, block)) => push(&mut report.damage, (structure, block))?,
+        other => other?,
+    }
+    Ok(allocation)
+}
+
+/// Shows the bitmap blocks of a generation that are not all free, each with the number of its group.
+fn each_bitmap(
+    world: &mut impl World,
+    checksums: &Checksums,
+    superblock: &Superblock,
+    mut show: impl FnMut(Place, usize, &[u8; BLOCK]) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let start = superblock.geometry.bitmap_start(region_of(superblock.generation));
+    each_index(world, checksums, superblock, |world, first, sums| {
+        let places = (start + first..).zip(sums).filter(|&(_, &checksum)| checksum != 0);
+        let places = places.map(|(block, &checksum)| Place { block, checksum });
+        read_checked(world, checksums, places, Structure::Bitmap, |place, bytes| {
+            show(place, (place.block - start) as usize, bytes)
+        })
+    })
+}
+
+/// Shows the checksums that each index block of a generation holds, with the number of the first.
+fn each_index<W: World>(
+    world: &mut W,
+    checksums: &Checksums,
+    superblock: &Superblock,
+    mut show: impl FnMut(&mut W, u64, &[u64]) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let geometry = superblock.geometry;
+    let start = geometry.index_start(region_of(superblock.generation));
+    let mut sums = zeroed(SUMS)?;
+    for (at, &checksum) in (0..).zip(&superblock.index).filter(|&(_, &checksum)| checksum != 0) {
+        let place = Place {
+            block: start + at,
+            checksum,
+        };
+        read_checked(
+            world,
+            checksums,
+            core::iter::once(place),
+            Structure::Bitmap,
+            |_, bytes| {
+                for (sum, found) in sums.iter_mut().zip(bytes.as_chunks().0) {
+                    *sum = u64::from_le_bytes(*found);
+                }
+                Ok(())
+            },
+        )?;
+        let first = at * SUMS;
+        let count = geometry.bitmap_blocks().saturating_sub(first).min(SUMS) as usize;
+        show(world, first, sums.get(..count).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// How many groups of the current generation are not all free, as far as that can be read: what a mount would have needed.
+fn groups_in_use(world: &mut impl World, checksums: &Checksums, superblock: &Superblock) -> u64 {
+    let mut count = 0;
+    let _ = each_index(world, checksums, superblock, |_, _, sums| {
+        count += sums.iter().filter(|&&sum| sum != 0).count() as u64;
+        Ok(())
+    });
+    count
+}
