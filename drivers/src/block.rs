@@ -21,7 +21,7 @@ use crate::virtio::transport::Transport;
 use crate::virtio::{ProbeError, Signal};
 use crate::world::{DmaMemory, Mmio, PAGE_BYTES, Ports, World};
 use core::fmt;
-use store::world::RUN_MAX;
+use store::world::{Operation, RUN_MAX};
 
 /// Bytes in a block, the unit of every transfer.
 pub const BLOCK_BYTES: usize = PAGE_BYTES;
@@ -138,8 +138,7 @@ pub struct BlockDevice<W: World> {
     queue: Queue<W::Page>,
     requests: Requests<W::Page>,
     capacity_blocks: u64,
-    /// Blocks that one request may read.
-    run_most: usize,
+    run_max: usize,
     features: u64,
     is_lost: bool,
 }
@@ -169,13 +168,15 @@ impl<W: World> BlockDevice<W> {
         } else {
             transport.read_device(|registers| registers.read_u32(MOST_SEGMENTS))
         };
-        let run_most = segments.map_or(1, |most| RUN_MAX.min(most as usize));
+        let run_max = segments.map_or(1, |most| RUN_MAX.min(most as usize));
+        // Header and status stand beside them.
+        let run_max = run_max.min(usize::from(queue.size()).saturating_sub(2)).max(1);
         Ok(BlockDevice {
             transport,
             queue,
             requests,
             capacity_blocks,
-            run_most,
+            run_max,
             features,
             is_lost: false,
         })
@@ -265,13 +266,19 @@ impl<W: World> BlockDevice<W> {
         Ok(())
     }
 
-    /// Queues one request under `tag` that reads neighbouring blocks, from `first` on, each into a page, and tells the device. It completes as a whole.
+    /// How many blocks one request may read or write.
+    pub fn run_max(&self) -> usize {
+        self.run_max
+    }
+
+    /// Queues one request under `tag` that reads neighbouring blocks, from `first` on, each into a page, or writes them, and tells the device. It completes as a whole.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); [`SubmitError::QueueFull`] also where the device takes no request of so many blocks, or none are asked for.
-    pub fn read_run(
+    /// As [`submit`](Self::submit); [`SubmitError::QueueFull`] also where that are more blocks than [`run_max`](Self::run_max), or none.
+    pub fn submit_run(
         &mut self,
         tag: u32,
+        operation: Operation,
         first: u64,
         pages: impl ExactSizeIterator<Item = DataPage>,
     ) -> Result<(), SubmitError> {
@@ -279,19 +286,25 @@ impl<W: World> BlockDevice<W> {
         if self.is_lost {
             return Err(SubmitError::DeviceLost);
         }
-        if count == 0 || count > self.run_most {
+        if count == 0 || count > self.run_max {
             return Err(SubmitError::QueueFull);
         }
+        let (kind, direction) = match operation {
+            Operation::Read => (TYPE_READ, Direction::DeviceWrites),
+            Operation::Write if self.is_read_only() => return Err(SubmitError::ReadOnly),
+            Operation::Write => (TYPE_WRITE, Direction::DeviceReads),
+            Operation::Flush => return Err(SubmitError::QueueFull),
+        };
         let sector = self.first_sector(first)?;
         self.first_sector(first.saturating_add(count as u64 - 1))?;
         let slot = self.requests.free_slot().ok_or(SubmitError::QueueFull)?;
-        let [header, status] = self.requests.write_record(slot, TYPE_READ, sector);
+        let [header, status] = self.requests.write_record(slot, kind, sector);
         let mut segments = [header; RUN_MAX + 2];
         for (segment, page) in segments[1..].iter_mut().zip(pages) {
             *segment = Segment {
                 physical: page.physical(),
                 bytes: BLOCK_BYTES as u32,
-                direction: Direction::DeviceWrites,
+                direction,
             };
         }
         segments[count + 1] = status;

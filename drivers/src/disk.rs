@@ -90,10 +90,21 @@ impl<W: World> store::world::Disk for Disk<W> {
         }
     }
 
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
-        // Where this is refused, whatever the reason, the store asks for the blocks one by one, and is told each one's error.
+    fn run_max(&self) -> usize {
+        self.device.run_max()
+    }
+
+    fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
         let pages = frames.iter().map(|&frame| DataPage::lent(frame));
-        self.device.read_run(tag, first, pages).map_err(|_| QueueFull)
+        match self.device.submit_run(tag, operation, first, pages) {
+            Ok(()) => Ok(()),
+            Err(SubmitError::QueueFull) => Err(QueueFull),
+            // The store asks for the blocks one by one then, and is told each one's error.
+            Err(_) => {
+                self.refused.push_back(tag);
+                Ok(())
+            }
+        }
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

@@ -81,8 +81,13 @@ impl<P> Disk for Platform<P> {
         self.disk.as_mut().ok_or(QueueFull)?.submit(request)
     }
 
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
-        self.disk.as_mut().ok_or(QueueFull)?.read_run(tag, first, frames)
+    fn run_max(&self) -> usize {
+        self.disk.as_ref().map_or(1, Disk::run_max)
+    }
+
+    fn submit_run(&mut self, tag: u32, kind: store::Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        let disk = self.disk.as_mut().ok_or(QueueFull)?;
+        disk.submit_run(tag, kind, first, frames)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

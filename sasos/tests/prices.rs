@@ -19,7 +19,7 @@ use abi::{
     },
 };
 use common::{Actor, Order, Rig};
-use kcore::{outside::Remote, thread::Resumed};
+use kcore::{outside::Remote, thread::Resumed, wait::Key};
 use sasos::{
     Access, Event, Outcome,
     accounts::{AccountId, UNLIMITED},
@@ -59,6 +59,7 @@ impl Book {
                 Goes::Over => break,
                 Goes::On => {}
                 Goes::Waits => self.rig.move_disk(),
+                Goes::WaitsForCheckpoint => self.rig.settle(),
             }
             assert!(events < EVENTS_MOST, "{what} never ends");
         }
@@ -81,6 +82,7 @@ impl Book {
                     }
                     Goes::Over
                 }
+                Outcome::Block(Key::Checkpoint, _) => Goes::WaitsForCheckpoint,
                 Outcome::Block(..) => Goes::Waits,
                 Outcome::Again => Goes::On,
                 _ => Goes::Over,
@@ -113,7 +115,7 @@ impl Book {
             let moved = rig.world.step_disk();
             rig.world.kernel.hardware.now_ns += 1_000_000;
             rig.server.handle(&mut rig.world, Event::Poll);
-            if moved || rig.server.is_unfinished() {
+            if moved || rig.world.disk.under_way() > 0 || rig.server.is_unfinished() {
                 Goes::On
             } else {
                 Goes::Over
@@ -127,6 +129,8 @@ enum Goes {
     Over,
     On,
     Waits,
+    /// Until a checkpoint is over, and nothing wakes it before.
+    WaitsForCheckpoint,
 }
 
 const RW: u64 = 3;

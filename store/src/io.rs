@@ -1,14 +1,15 @@
 //! Requests on their way to the disk, and the frames they need.
 //!
 //! A request to the disk names a [`Purpose`]; with the completion the purpose comes
-//! back. Requests that the disk's queue does not take wait here in order. A few frames are kept
+//! back. Requests that the disk's queue does not take wait here in order, and writes of neighbouring
+//! blocks that follow one another go as one request, a *run*. A few frames are kept
 //! in reserve, so that a checkpoint gets through when memory is used up.
 
-use crate::containers::{Map, Queue, push_reserved, reserve};
+use crate::containers::{Queue, push_reserved, reserve, shrink};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::NoHeap;
 use crate::map::MapKey;
-use crate::world::{BLOCK, DiskError, Frame, Operation, Pages, Request, World};
+use crate::world::{BLOCK, DiskError, Frame, Operation, Pages, RUN_MAX, Request, World};
 use alloc::vec::Vec;
 
 /// Frames kept in reserve: one record, and some to spare.
@@ -42,12 +43,88 @@ pub(crate) enum Purpose {
     Flush,
 }
 
+/// A request under way, or that waits.
+#[derive(Copy, Clone)]
+struct Flight {
+    purpose: Purpose,
+    /// Where a write goes, and from where.
+    block: u64,
+    frame: Frame,
+    /// The write to the next block that is complete when this one is.
+    next: Option<u32>,
+}
+
+/// The requests under way, or that wait, by tag: that is its place here, and another one's when it is over.
+#[derive(Default)]
+struct Flights {
+    places: Vec<Option<Flight>>,
+    vacant: Vec<u32>,
+}
+
+impl Flights {
+    fn reserve(&mut self, flights: usize) -> Result<(), NoHeap> {
+        let places = flights.saturating_sub(self.places.len());
+        let vacant = flights.saturating_sub(self.vacant.len());
+        reserve(&mut self.places, places)?;
+        reserve(&mut self.vacant, vacant)?;
+        Ok(())
+    }
+
+    /// Gives heap back that so many do not need, if there are none now.
+    fn release(&mut self, flights: usize) {
+        if self.is_empty() {
+            self.places.clear();
+            self.vacant.clear();
+            shrink(&mut self.places, flights);
+            shrink(&mut self.vacant, flights);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.len() == self.vacant.len()
+    }
+
+    /// Where there is [room](Flights::reserve): the tag.
+    fn add(&mut self, flight: Flight) -> u32 {
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            push_reserved(&mut self.places, None);
+            self.places.len() as u32 - 1
+        });
+        if let Some(vacant) = self.places.get_mut(place as usize) {
+            *vacant = Some(flight);
+        }
+        place
+    }
+
+    fn get_mut(&mut self, tag: u32) -> Option<&mut Flight> {
+        self.places.get_mut(tag as usize)?.as_mut()
+    }
+
+    fn remove(&mut self, tag: u32) -> Option<Flight> {
+        let flight = self.places.get_mut(tag as usize)?.take()?;
+        push_reserved(&mut self.vacant, tag);
+        Some(flight)
+    }
+}
+
+/// What becomes of the last writes that wait, if they are fewer than a run may have.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Last {
+    /// They wait for those of the next blocks.
+    MayGrow,
+    /// They go.
+    Goes,
+}
+
 /// Requests under way.
 #[derive(Default)]
 pub(crate) struct Io {
     waiting: Queue<Request>,
-    under_way: Map<u32, Purpose>,
-    next_tag: u32,
+    under_way: Flights,
+    /// The next of the writes that are complete with the last one that was told.
+    complete: Option<u32>,
+    /// What has waited at the end of the last poll that stopped.
+    left: usize,
     reserve: Vec<Frame>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -107,7 +184,7 @@ impl Io {
         }
     }
 
-    /// Sends a request, now or when the disk's queue has room. There must be [room](Io::expect) for it here.
+    /// Sends a request, at once or when the disk's queue has room; a write perhaps only [when all go](Io::pump_all). There must be [room](Io::expect) for it here.
     pub(crate) fn submit(
         &mut self,
         world: &mut impl World,
@@ -121,63 +198,152 @@ impl Io {
             Operation::Write => self.writes += 1,
             Operation::Flush => self.flushes += 1,
         }
-        let request = Request {
-            tag: self.free_tag(),
+        // Only what may be one request waits for more: so no more than that is sent at once.
+        let follows = self.waiting.last().is_some_and(|last| {
+            [last.operation, operation] == [Operation::Write; 2] && last.block.wrapping_add(1) == block
+        });
+        if !follows {
+            self.pump_all(world);
+        }
+        let tag = self.note(purpose, block, frame);
+        self.waiting.push_reserved(Request {
+            tag,
             operation,
             block,
             frame,
-        };
-        self.note(request.tag, purpose);
-        self.waiting.push_reserved(request);
+        });
         self.pump(world);
     }
 
-    /// A tag that no request under way has.
-    fn free_tag(&mut self) -> u32 {
-        while self.under_way.has(self.next_tag) {
-            self.next_tag = self.next_tag.wrapping_add(1);
-        }
-        self.next_tag
+    fn note(&mut self, purpose: Purpose, block: u64, frame: Frame) -> u32 {
+        self.under_way.add(Flight {
+            purpose,
+            block,
+            frame,
+            next: None,
+        })
     }
 
-    fn note(&mut self, tag: u32, purpose: Purpose) {
-        let noted = self.under_way.insert(tag, purpose);
-        debug_assert!(noted.is_ok(), "room was made");
-        self.next_tag = tag.wrapping_add(1);
-    }
-
-    /// Sends one request for neighbouring blocks, if the disk takes it at once; tells whether it did. There must be [room](Io::expect) for it here.
+    /// Sends one request to read neighbouring blocks, if the disk takes it at once; tells whether it did. There must be [room](Io::expect) for it here.
     pub(crate) fn read_run(&mut self, world: &mut impl World, first: u64, frames: &[Frame], purpose: Purpose) -> bool {
-        if self.waiting.first().is_some() {
+        let (Some(&frame), true) = (
+            frames.first(),
+            self.waiting.is_empty() && frames.len() <= world.run_max(),
+        ) else {
+            return false;
+        };
+        let tag = self.note(purpose, first, frame);
+        if world.submit_run(tag, Operation::Read, first, frames).is_err() {
+            self.under_way.remove(tag);
             return false;
         }
-        let tag = self.free_tag();
-        if world.read_run(tag, first, frames).is_err() {
-            return false;
-        }
-        self.note(tag, purpose);
         self.reads += frames.len() as u64;
         true
     }
 
-    /// Sends what waits.
+    /// Sends what waits, as far as the disk takes it, but for writes that those of the next blocks may follow.
     pub(crate) fn pump(&mut self, world: &mut impl World) {
+        self.send(world, Last::MayGrow);
+    }
+
+    /// Sends all that waits, as far as the disk takes it: for when nothing more is written until something has come. Tells whether that was anything.
+    pub(crate) fn pump_all(&mut self, world: &mut impl World) -> bool {
+        let before = self.waiting.count();
+        self.send(world, Last::Goes);
+        self.waiting.count() < before
+    }
+
+    /// Sends all that waits, unless that has become more since the last time: for the end of a poll that soon goes on. What would keep a poll from writing might keep all.
+    pub(crate) fn pump_at_rest(&mut self, world: &mut impl World) {
+        if self.waiting.count() <= self.left {
+            self.pump_all(world);
+        }
+        self.left = self.waiting.count();
+    }
+
+    fn send(&mut self, world: &mut impl World, last: Last) {
+        let most = world.run_max();
+        let is_write = |request: &Request| request.operation == Operation::Write;
+        // Few enough to be one run with what comes: that is not looked at with each.
+        if last == Last::MayGrow && self.waiting.count() < most && self.waiting.last().is_none_or(is_write) {
+            return;
+        }
         while let Some(&request) = self.waiting.first() {
-            if world.submit(request).is_err() {
+            let mut frames = [request.frame; RUN_MAX];
+            let count = self.run_at_front(most, &mut frames);
+            let may_grow = is_write(&request) && count == self.waiting.count() && count < most;
+            if may_grow && last == Last::MayGrow {
+                break;
+            }
+            let sent = match count {
+                1 => world.submit(request),
+                _ => world.submit_run(request.tag, request.operation, request.block, &frames[..count]),
+            };
+            if sent.is_err() {
                 break;
             }
             self.waiting.pop();
+            let mut last = request.tag;
+            for _ in 1..count {
+                let Some(next) = self.waiting.pop() else { break };
+                if let Some(flight) = self.under_way.get_mut(last) {
+                    flight.next = Some(next.tag);
+                }
+                last = next.tag;
+            }
         }
+    }
+
+    /// The number of writes at the front that can be one request, and their frames. Anything else is one request.
+    fn run_at_front(&self, most: usize, frames: &mut [Frame; RUN_MAX]) -> usize {
+        let mut waiting = self.waiting.iter().take(most);
+        let Some(first) = waiting.next() else { return 0 };
+        let behind = (first.block + 1..).zip(waiting);
+        let run = behind.take_while(|(block, next)| {
+            [first.operation, next.operation] == [Operation::Write; 2] && next.block == *block
+        });
+        let places = frames[1..].iter_mut().zip(run);
+        1 + places.map(|(place, (_, next))| *place = next.frame).count()
     }
 
     /// One completion. Completions of requests that are not ours are swallowed.
     pub(crate) fn complete(&mut self, world: &mut impl World) -> Option<(Purpose, Result<(), DiskError>)> {
-        while let Some((tag, result)) = world.complete() {
-            if let Some(purpose) = self.under_way.remove(tag) {
-                return Some((purpose, result));
+        loop {
+            let (tag, result) = match self.complete.take() {
+                Some(tag) => (tag, Ok(())),
+                None => world.complete()?,
+            };
+            let Some(flight) = self.under_way.get_mut(tag) else {
+                continue;
+            };
+            if flight.next.is_some() && result.is_err() {
+                self.send_apart(tag);
+                self.pump(world);
+                continue;
             }
+            let Some(flight) = self.under_way.remove(tag) else {
+                continue;
+            };
+            self.complete = flight.next;
+            return Some((flight.purpose, result));
         }
-        None
+    }
+
+    /// The writes of a run that has failed are sent one by one, so that each has its own result. They stand from the last to the first: so they are no run again.
+    fn send_apart(&mut self, first: u32) {
+        let mut next = Some(first);
+        while let Some(tag) = next {
+            let Some(flight) = self.under_way.get_mut(tag) else {
+                return;
+            };
+            next = flight.next.take();
+            self.waiting.push_front_reserved(Request {
+                tag,
+                operation: Operation::Write,
+                block: flight.block,
+                frame: flight.frame,
+            });
+        }
     }
 
     /// Whether nothing is under way.

@@ -100,7 +100,7 @@ impl Store {
     /// Waits for the nodes under way, at mount; tells what was wrong with the last bad one.
     pub(crate) fn wait_for_nodes(&mut self, world: &mut impl World) -> Option<BadPage> {
         while !self.io.is_idle() {
-            self.io.pump(world);
+            self.io.pump_all(world);
             world.wait();
             while let Some((purpose, result)) = self.io.complete(world) {
                 self.dispatch(world, purpose, result);

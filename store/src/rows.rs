@@ -273,6 +273,12 @@ impl Store {
         }
     }
 
+    /// Lets a leaf go that nobody needs though it might stay, because heap is short; tells how many rows it had.
+    pub fn drop_leaf(&mut self) -> Option<u64> {
+        let may_go = self.overlay.is_empty() && self.table.has_idle();
+        may_go.then(|| self.table.evict())?.map(|rows| rows as u64)
+    }
+
     // ---- looking
 
     /// The sums over the rows of programs, and over the others.

@@ -381,7 +381,11 @@ impl Store {
             self.io.pump(world);
             self.take_up(world);
             if !self.awake {
-                break;
+                // A poll that goes on soon may bring writes of the next blocks.
+                if self.stopped || !self.io.pump_all(world) {
+                    break;
+                }
+                continue;
             }
             self.awake = false;
             let all_read = self.advance_leaves(world) && self.advance_reads(world);
@@ -399,6 +403,9 @@ impl Store {
             // All who waited have seen what came.
             self.bad_loads.clear();
             self.maps.release_arrived();
+        }
+        if self.stopped {
+            self.io.pump_at_rest(world);
         }
         if let Some(&page) = self.over.get(self.returned) {
             // There may be very many of these. The others are no more than what was done.

@@ -54,7 +54,7 @@ pub struct QueueFull;
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct DiskError;
 
-/// Blocks that one request reads at most.
+/// Blocks that one request reads or writes at most.
 pub const RUN_MAX: usize = 16;
 
 /// A disk of 4 KiB blocks that works asynchronously. Requests complete in any order, and nothing
@@ -67,13 +67,17 @@ pub trait Disk {
     /// # Errors
     /// [`QueueFull`] if it must be offered again after a completion.
     fn submit(&mut self, request: Request) -> Result<(), QueueFull>;
-    /// Hands over, as one request, to read neighbouring blocks, from the first one on, each into a frame, [`RUN_MAX`] at most. It has one completion, and none of the frames
-    /// counts as read if that is an error. A disk that knows no such requests takes none.
+    /// How many neighbouring blocks a request may read or write, [`RUN_MAX`] at most: one on a disk that knows no [runs](Disk::submit_run).
+    fn run_max(&self) -> usize {
+        1
+    }
+    /// Hands over, as one request, to read or write neighbouring blocks, from the first one on, each into or from a frame, [`run_max`](Disk::run_max) at most. It has one
+    /// completion; if that is an error, none of the frames counts as read, and of none of the blocks is it known what it holds.
     ///
     /// # Errors
-    /// [`QueueFull`]: nothing was handed over, and the caller may ask for the blocks one by one.
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
-        let _ = (tag, first, frames);
+    /// [`QueueFull`]: nothing was handed over. A disk that knows no such requests takes none.
+    fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        let _ = (tag, operation, first, frames);
         Err(QueueFull)
     }
     /// A request that is complete: its tag and how it went.

@@ -1,7 +1,7 @@
-//! The rows `disk-…`: what a page costs that comes from the disk, and an object among many.
+//! The rows `disk-…`: what a page costs that comes from the disk or is made durable there, and an object among many.
 //!
-//! The pages are those of the object [`NAME`], which `gond bench` imports before the start, so that no page of it is in memory. Each page begins with its number. The first half is read in order,
-//! the second one at random, each page once.
+//! The pages that are read are those of the object [`NAME`], which `gond bench` imports before the start, so that no page of it is in memory. Each page begins with its number. The first half is read in order,
+//! the second one at random, each page once; rows of pages that are in memory read them once more.
 
 use alloc::vec::Vec;
 
@@ -19,6 +19,10 @@ const NAME: &str = "disk-data";
 /// Pages in a sample, and samples.
 const BATCH: u64 = 128;
 const COUNT: u64 = 60;
+/// Pages of the object that is written, of those that one sync makes durable, and samples of syncs.
+const WRITTEN: u64 = 4_096;
+const TOGETHER: u64 = 256;
+const SYNCS: u64 = 48;
 /// The password of objects that are made here.
 const PASSWORD: u64 = 0x1234_5678;
 /// Objects of the rows `disk-objects-1k` and `disk-objects-16k`: the latter are more than can be active at once in the machine of the bench.
@@ -40,6 +44,62 @@ pub fn at_random(name: &'static str) -> Result<Samples> {
             at
         })
     })
+}
+
+/// Reading pages that are in memory one behind the other.
+pub fn cached_in_turn(name: &'static str) -> Result<Samples> {
+    in_turn(name)?;
+    in_turn(name)
+}
+
+/// Reading pages that are in memory at random.
+pub fn cached_at_random(name: &'static str) -> Result<Samples> {
+    at_random(name)?;
+    at_random(name)
+}
+
+/// Writing a random page and making it durable.
+pub fn sync_1(name: &'static str) -> Result<Samples> {
+    sync(name, 1)
+}
+
+/// Writing 256 neighbouring pages and making them durable.
+pub fn sync_256(name: &'static str) -> Result<Samples> {
+    sync(name, TOGETHER)
+}
+
+/// Writes so many neighbouring pages of an object that the disk has and makes them durable by one call, at places in no order.
+fn sync(name: &'static str, together: u64) -> Result<Samples> {
+    // A name, so that an interrupted run leaves nothing that cannot be found.
+    const OWN: &str = "micro-pages";
+    let mut directory = Directory::root()?;
+    let object = match directory.open_object(OWN)? {
+        Some(object) => object,
+        None => directory.create(OWN, rt::Kind::Data, WRITTEN * PAGE, 0)?,
+    };
+    let region = object.region();
+    let write = |first: u64, pages: u64, stamp: u64| {
+        for page in first..first + pages {
+            let word = region.at_offset::<Cell<u64>>(page * PAGE);
+            word.ok_or(Error::System(abi::Error::BadArgument))?.set(stamp);
+        }
+        Ok::<_, Error>(call::page_flush(object.base() + first * PAGE, pages)?)
+    };
+    for first in (0..WRITTEN).step_by(TOGETHER as usize) {
+        write(first, TOGETHER, 0)?;
+    }
+    let idle = Idle::begin()?;
+    let mut samples = Samples::new(name, together);
+    let mut at = 1;
+    for stamp in 1..=SYNCS {
+        at = (at * 5 + 12_345) % (WRITTEN / together);
+        let start = busy_ticks();
+        write(at * together, together, stamp)?;
+        samples.add(busy_ticks().wrapping_sub(start));
+    }
+    idle.end()?;
+    directory.delete(OWN, rt::Kind::Data)?;
+    Ok(samples)
 }
 
 fn measure<N: FnMut(u64) -> u64>(name: &'static str, make: impl FnOnce(u64) -> (u64, N)) -> Result<Samples> {

@@ -250,6 +250,26 @@ pub static ROWS: &[Measurement] = &[
     ),
     row("disk-read-at-random", "the same of pages at random", disk::at_random),
     row(
+        "disk-cached-in-turn",
+        "a page that has come from the disk is read once more, one behind the other",
+        disk::cached_in_turn,
+    ),
+    row(
+        "disk-cached-at-random",
+        "the same of pages at random",
+        disk::cached_at_random,
+    ),
+    row(
+        "disk-sync-1",
+        "writing to a page and making it durable, without the time in which the writer waits",
+        disk::sync_1,
+    ),
+    row(
+        "disk-sync-256",
+        "the same of 256 neighbouring pages at once, a page",
+        disk::sync_256,
+    ),
+    row(
         "disk-objects-1k",
         "a thousand objects of a page, each made, written, kept, read and deleted",
         disk::few_objects,

@@ -1,8 +1,9 @@
-//! The store's world over a file, which counts what goes to it: a request is one block, done at once by one system call.
+//! The store's world over a file, which counts what goes to it: a request is one block, or some neighbouring ones, done at once by one system call.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use store::world::RUN_MAX;
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 /// Requests to the disk, and their bytes.
@@ -41,6 +42,8 @@ pub struct FileWorld {
     pages: Vec<Box<[u8; BLOCK]>>,
     unused: Vec<Frame>,
     done: VecDeque<(u32, Result<(), DiskError>)>,
+    /// What is written by one request.
+    run: Vec<u8>,
     chance: u64,
     /// The requests to the file so far.
     pub counts: Counts,
@@ -58,6 +61,7 @@ impl FileWorld {
             pages: Vec::new(),
             unused: Vec::new(),
             done: VecDeque::new(),
+            run: Vec::new(),
             chance: 1,
             counts: Counts::default(),
         })
@@ -116,6 +120,26 @@ impl Disk for FileWorld {
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
         let result = self.perform(request).map_err(|_| DiskError);
         self.done.push_back((request.tag, result));
+        Ok(())
+    }
+
+    fn run_max(&self) -> usize {
+        RUN_MAX
+    }
+
+    /// Writes only: nothing here asks for runs of reads.
+    fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        if operation != Operation::Write {
+            return Err(QueueFull);
+        }
+        self.run.clear();
+        for frame in frames {
+            self.run.extend_from_slice(&self.pages[frame.0 as usize][..]);
+        }
+        self.counts.writes += 1;
+        self.counts.written += self.run.len() as u64;
+        let result = self.file.write_all_at(&self.run, first * BLOCK as u64);
+        self.done.push_back((tag, result.map_err(|_| DiskError)));
         Ok(())
     }
 

@@ -92,7 +92,9 @@ fn neighbouring_blocks_are_read_by_one_request() {
     for (first, count) in [(0, 1), (3, 2), (5, RUN_MAX), (32 - RUN_MAX as u64, RUN_MAX)] {
         let pages: Vec<DataPage> = (0..count).map(|_| page_of(&machine.memory, 0xff)).collect();
         let before = machine.device(|fake, _| fake.interrupts.len());
-        device.read_run(5, first, pages.iter().copied()).unwrap();
+        device
+            .submit_run(5, Operation::Read, first, pages.iter().copied())
+            .unwrap();
         assert_eq!(device.complete(), Some((5, Ok(()))));
         assert_eq!(device.complete(), None);
         machine.device(|fake, _| assert_eq!(fake.interrupts.len(), before + 1));
@@ -104,6 +106,30 @@ fn neighbouring_blocks_are_read_by_one_request() {
 }
 
 #[test]
+fn neighbouring_blocks_are_written_by_one_request() {
+    let (machine, mut device) = disk_of_runs(126);
+    let pages: Vec<DataPage> = (0..RUN_MAX)
+        .map(|at| page_of(&machine.memory, 0x80 | at as u8))
+        .collect();
+    let before = machine.device(|fake, _| fake.interrupts.len());
+    device
+        .submit_run(5, Operation::Write, 7, pages.iter().copied())
+        .unwrap();
+    assert_eq!((device.complete(), device.complete()), (Some((5, Ok(()))), None));
+    machine.device(|fake, _| {
+        assert_eq!(fake.interrupts.len(), before + 1);
+        let Kind::Disk(disk) = &fake.kind else { unreachable!() };
+        for (block, bytes) in disk.chunks(4096).enumerate() {
+            let is_in = (7..7 + RUN_MAX).contains(&block);
+            let expected = if is_in { 0x80 | (block - 7) as u8 } else { block as u8 };
+            assert!(bytes.iter().all(|byte| *byte == expected), "block {block}");
+        }
+    });
+    let flush = device.submit_run(5, Operation::Flush, 0, pages.iter().copied());
+    assert_eq!(flush, Err(SubmitError::QueueFull));
+}
+
+#[test]
 fn a_run_that_the_disk_cannot_have_is_refused() {
     let pages = |machine: &Machine, count| {
         let pages: Vec<DataPage> = (0..count).map(|_| page_of(&machine.memory, 0)).collect();
@@ -111,25 +137,38 @@ fn a_run_that_the_disk_cannot_have_is_refused() {
     };
     // No device is asked for more than it says, nor one that says nothing for more than a block.
     let (machine, mut device) = disk(32);
-    assert_eq!(device.read_run(1, 0, pages(&machine, 2)), Err(SubmitError::QueueFull));
+    assert_eq!(
+        device.submit_run(1, Operation::Read, 0, pages(&machine, 2)),
+        Err(SubmitError::QueueFull)
+    );
     let (machine, mut device) = disk_of_runs(4);
-    assert_eq!(device.read_run(1, 0, pages(&machine, 5)), Err(SubmitError::QueueFull));
-    assert_eq!(device.read_run(1, 0, pages(&machine, 0)), Err(SubmitError::QueueFull));
-    assert_eq!(device.read_run(1, 0, pages(&machine, 4)), Ok(()));
+    assert_eq!(
+        device.submit_run(1, Operation::Read, 0, pages(&machine, 5)),
+        Err(SubmitError::QueueFull)
+    );
+    assert_eq!(
+        device.submit_run(1, Operation::Read, 0, pages(&machine, 0)),
+        Err(SubmitError::QueueFull)
+    );
+    assert_eq!(device.submit_run(1, Operation::Read, 0, pages(&machine, 4)), Ok(()));
     let (machine, mut device) = disk_of_runs(126);
     for first in [31, 32, u64::MAX] {
         assert_eq!(
-            device.read_run(1, first, pages(&machine, 2)),
+            device.submit_run(1, Operation::Read, first, pages(&machine, 2)),
             Err(SubmitError::OutOfRange)
         );
     }
     assert_eq!(
-        device.read_run(1, 0, pages(&machine, RUN_MAX + 1)),
+        device.submit_run(1, Operation::Read, 0, pages(&machine, RUN_MAX + 1)),
         Err(SubmitError::QueueFull)
     );
     // As many as the queue has descriptors for; what does not fit comes later.
     machine.device(|fake, _| fake.is_prompt = false);
-    let taken = (0..30).take_while(|&tag| device.read_run(tag, 0, pages(&machine, RUN_MAX)).is_ok());
+    let taken = (0..30).take_while(|&tag| {
+        device
+            .submit_run(tag, Operation::Read, 0, pages(&machine, RUN_MAX))
+            .is_ok()
+    });
     let taken = taken.count();
     assert_eq!(taken, 256 / (RUN_MAX + 2));
     assert_eq!(device.outstanding(), taken);
@@ -140,7 +179,10 @@ fn a_run_that_the_disk_cannot_have_is_refused() {
         lost.filter(|(_, result)| *result == Err(DiskError::DeviceLost)).count(),
         taken
     );
-    assert_eq!(device.read_run(1, 0, pages(&machine, 2)), Err(SubmitError::DeviceLost));
+    assert_eq!(
+        device.submit_run(1, Operation::Read, 0, pages(&machine, 2)),
+        Err(SubmitError::DeviceLost)
+    );
 }
 
 #[test]

@@ -357,13 +357,13 @@ impl Device {
         let kind = u32::from_le_bytes(header[..4].try_into().unwrap());
         let start = u64::from_le_bytes(header[8..].try_into().unwrap()) as usize * 512;
         let mut written = 1;
+        let most = if self.accepted & 1 << 2 == 0 {
+            1
+        } else {
+            self.most_segments
+        };
         match (kind, data) {
             (0, [_, ..]) => {
-                let most = if self.accepted & 1 << 2 == 0 {
-                    1
-                } else {
-                    self.most_segments
-                };
                 assert!(data.len() <= most as usize, "{} pieces of {most}", data.len());
                 for (page, start) in data.iter().zip((start..).step_by(4096)) {
                     assert_eq!((page.bytes, page.is_written), (4096, true));
@@ -371,9 +371,12 @@ impl Device {
                     written += 4096;
                 }
             }
-            (1, [page]) => {
-                assert_eq!((page.bytes, page.is_written), (4096, false));
-                disk[start..start + 4096].copy_from_slice(&memory.read::<4096>(page.physical));
+            (1, [_, ..]) => {
+                assert!(data.len() <= most as usize, "{} pieces of {most}", data.len());
+                for (page, start) in data.iter().zip((start..).step_by(4096)) {
+                    assert_eq!((page.bytes, page.is_written), (4096, false));
+                    disk[start..start + 4096].copy_from_slice(&memory.read::<4096>(page.physical));
+                }
             }
             (4, []) => {
                 assert!(self.accepted & 1 << 9 != 0, "a flush that was not agreed on");

@@ -67,10 +67,10 @@ struct Flight {
     /// Requests are numbered in the order in which they came.
     number: u64,
     request: Request,
-    /// The frames behind that of the request, of a read of neighbouring blocks.
+    /// The frames behind that of the request, of a read or a write of neighbouring blocks.
     behind: Vec<store::Frame>,
-    /// What a write carries.
-    data: Option<Block>,
+    /// What a write carries, block by block.
+    data: Vec<Block>,
     /// For a flush: writes before this sequence number become stable.
     mark: u64,
 }
@@ -82,7 +82,7 @@ pub enum Stepped {
     /// Data was read: put each block there.
     Read(Vec<(store::Frame, Block)>),
     /// The write is complete: it must still be what it was when it was submitted.
-    Wrote(store::Frame, Block),
+    Wrote(Vec<(store::Frame, Block)>),
     /// Nothing to move.
     Other,
 }
@@ -229,37 +229,46 @@ impl CrashDisk {
     /// # Errors
     /// [`QueueFull`].
     pub fn submit(&mut self, request: Request, data: Option<Block>) -> Result<(), QueueFull> {
+        self.take(request, &[], data.into_iter().collect())
+    }
+
+    /// Takes a request to read or write neighbouring blocks; `data` is what a write carries.
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub fn submit_run(
+        &mut self,
+        tag: u32,
+        operation: Operation,
+        first: u64,
+        frames: &[store::Frame],
+        data: Vec<Block>,
+    ) -> Result<(), QueueFull> {
+        let (&frame, behind) = frames.split_first().ok_or(QueueFull)?;
+        let request = Request {
+            tag,
+            operation,
+            block: first,
+            frame,
+        };
+        self.take(request, behind, data)?;
+        self.runs += 1;
+        Ok(())
+    }
+
+    fn take(&mut self, request: Request, behind: &[store::Frame], data: Vec<Block>) -> Result<(), QueueFull> {
         if self.flights.len() >= self.depth {
             return Err(QueueFull);
         }
         self.flights.push(Flight {
             number: self.numbers,
             request,
-            behind: Vec::new(),
+            behind: behind.to_vec(),
             data,
             mark: self.sequence,
         });
-        self.numbers += 1;
-        Ok(())
-    }
-
-    /// Takes a request to read neighbouring blocks.
-    ///
-    /// # Errors
-    /// [`QueueFull`].
-    pub fn submit_run(&mut self, tag: u32, first: u64, frames: &[store::Frame]) -> Result<(), QueueFull> {
-        let (&frame, behind) = frames.split_first().ok_or(QueueFull)?;
-        let request = Request {
-            tag,
-            operation: Operation::Read,
-            block: first,
-            frame,
-        };
-        self.submit(request, None)?;
-        if let Some(flight) = self.flights.last_mut() {
-            flight.behind = behind.to_vec();
-        }
-        self.runs += 1;
+        // Each of its blocks meets a fate of its own.
+        self.numbers += 1 + behind.len() as u64;
         Ok(())
     }
 
@@ -291,6 +300,7 @@ impl CrashDisk {
             mark,
         } = self.flights.swap_remove(at);
         let last = request.block.saturating_add(behind.len() as u64);
+        let frames = core::iter::once(request.frame).chain(behind);
         let unread = request.operation == Operation::Read
             && (request.block..=last).contains(&self.unreadable.0)
             && self.unreadable.1 > 0;
@@ -298,34 +308,38 @@ impl CrashDisk {
         let fails = unread || self.failing != 0 && self.order.one_in(self.failing);
         let outside = request.operation != Operation::Flush && last >= self.blocks;
         if outside || fails {
-            // A write that failed may have reached the medium all the same.
-            if let Some(data) = data.filter(|_| !outside && self.order.one_in(2)) {
-                self.keep(number, request.block, data);
+            // A write that failed may have reached the medium all the same, each block for itself.
+            for (place, data) in (0..).zip(data) {
+                if !outside && self.order.one_in(2) {
+                    self.keep(number + place, request.block + place, data);
+                }
             }
             self.done.push_back((request.tag, Err(DiskError)));
             return Stepped::Other;
         }
         self.done.push_back((request.tag, Ok(())));
-        match (request.operation, data) {
-            (Operation::Write, Some(data)) => {
-                match self.lie {
-                    Some(Lie::Dropped(from, to)) if (from..to).contains(&request.block) => {}
-                    Some(Lie::Misdirected(rate)) if self.order.one_in(rate) => {
-                        self.keep(number, request.block + 1, data.clone());
+        match request.operation {
+            Operation::Write => {
+                for (place, data) in (0..).zip(&data) {
+                    let block = request.block + place;
+                    match self.lie {
+                        Some(Lie::Dropped(from, to)) if (from..to).contains(&block) => {}
+                        Some(Lie::Misdirected(rate)) if self.order.one_in(rate) => {
+                            self.keep(number + place, block + 1, data.clone());
+                        }
+                        _ => self.keep(number + place, block, data.clone()),
                     }
-                    _ => self.keep(number, request.block, data.clone()),
                 }
-                Stepped::Wrote(request.frame, data)
+                Stepped::Wrote(frames.zip(data).collect())
             }
-            (Operation::Read, _) => {
-                let frames = core::iter::once(request.frame).chain(behind).zip(request.block..);
-                Stepped::Read(frames.map(|(frame, block)| (frame, self.read_perhaps(block))).collect())
+            Operation::Read => {
+                let blocks = frames.zip(request.block..);
+                Stepped::Read(blocks.map(|(frame, block)| (frame, self.read_perhaps(block))).collect())
             }
-            (Operation::Flush, _) => {
+            Operation::Flush => {
                 self.settle(mark);
                 Stepped::Other
             }
-            (Operation::Write, None) => Stepped::Other,
         }
     }
 
@@ -420,10 +434,12 @@ impl CrashDisk {
     /// The writes that a crash may lose, oldest first, with the numbers of their requests.
     fn volatile(&self) -> Vec<(u64, u64, &Block)> {
         let cached = self.cache.iter().map(|write| (write.number, write.block, &write.data));
-        let flying = self
-            .flights
-            .iter()
-            .filter_map(|flight| Some((flight.number, flight.request.block, flight.data.as_ref()?)));
+        let flying = self.flights.iter().flat_map(|flight| {
+            let places = (flight.number..).zip(flight.request.block..);
+            places
+                .zip(&flight.data)
+                .map(|((number, block), data)| (number, block, data))
+        });
         cached.chain(flying).collect()
     }
 

@@ -26,6 +26,7 @@ use kcore::{
     space::Tags,
     thread::FakeRow,
 };
+use store::world::RUN_MAX;
 use store::{BLOCK, Disk, DiskError, Operation, Pages, QueueFull, Random, Request};
 
 use crate::{
@@ -512,11 +513,13 @@ impl Platform {
                     *self.bytes_mut(frame) = *data;
                 }
             }
-            Stepped::Wrote(frame, data) => {
-                assert!(
-                    Pages::bytes(self, frame) == &*data,
-                    "{frame:?} was changed while it was being written"
-                );
+            Stepped::Wrote(written) => {
+                for (frame, data) in written {
+                    assert!(
+                        Pages::bytes(self, frame) == &*data,
+                        "{frame:?} was changed while it was being written"
+                    );
+                }
             }
             Stepped::Other => {}
         }
@@ -564,12 +567,24 @@ impl Disk for Platform {
         self.disk.submit(request, data)
     }
 
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[store::Frame]) -> Result<(), QueueFull> {
+    fn run_max(&self) -> usize {
+        RUN_MAX
+    }
+
+    fn submit_run(
+        &mut self,
+        tag: u32,
+        operation: Operation,
+        first: u64,
+        frames: &[store::Frame],
+    ) -> Result<(), QueueFull> {
         let _own = Own::begin();
         if self.completes_while_asked {
             self.step_disk();
         }
-        self.disk.submit_run(tag, first, frames)
+        let written = frames.iter().filter(|_| operation == Operation::Write);
+        let data = written.map(|&frame| Arc::new(*Pages::bytes(self, frame))).collect();
+        self.disk.submit_run(tag, operation, first, frames, data)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

@@ -5,6 +5,7 @@ use crate::memory::Memory;
 use crate::own::Own;
 use crate::rng::Rng;
 use std::sync::Arc;
+use store::world::RUN_MAX;
 use store::{BLOCK, DirtyPage, Disk, DiskError, Frame, Operation, PageFlags, Pages, QueueFull, Random, Request};
 
 /// A world for the store.
@@ -38,11 +39,13 @@ impl SimWorld {
                     self.memory.bytes_mut(frame).copy_from_slice(&data[..]);
                 }
             }
-            Stepped::Wrote(frame, data) => {
-                assert!(
-                    self.memory.bytes(frame) == &*data,
-                    "{frame:?} was changed while it was being written"
-                );
+            Stepped::Wrote(written) => {
+                for (frame, data) in written {
+                    assert!(
+                        self.memory.bytes(frame) == &*data,
+                        "{frame:?} was changed while it was being written"
+                    );
+                }
             }
             Stepped::Other => {}
         }
@@ -94,9 +97,15 @@ impl Disk for SimWorld {
         self.disk.submit(request, data)
     }
 
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+    fn run_max(&self) -> usize {
+        RUN_MAX
+    }
+
+    fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
         let _own = Own::begin();
-        self.disk.submit_run(tag, first, frames)
+        let written = frames.iter().filter(|_| operation == Operation::Write);
+        let data = written.map(|&frame| Arc::new(*self.memory.bytes(frame))).collect();
+        self.disk.submit_run(tag, operation, first, frames, data)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

@@ -186,7 +186,7 @@ fn failing_checkpoints_use_up_no_room() {
     let dirty = fill(&mut store, &mut world);
     let before = store.stats();
     for round in 0..20 {
-        world.disk.set_failing(1000);
+        world.disk.set_failing(40);
         if checkpoint(&mut store, &mut world, &dirty).is_ok() {
             // It does not matter which; written again, the pages need as much room.
             for page in &dirty {

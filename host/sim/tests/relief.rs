@@ -226,7 +226,7 @@ fn nodes_given_up_on_a_failing_disk_lose_nothing() {
     for seed in 0..30 {
         let mut scene = Scene::new(seed, 100);
         let mut changed = scene.begin_short();
-        scene.world.disk.set_failing(200);
+        scene.world.disk.set_failing(30);
         let over = scene.finish();
         scene.world.disk.set_failing(0);
         scene.world.memory.set_limit(1 << 20);

@@ -91,8 +91,12 @@ impl world::Disk for World {
         self.disk.submit(request)
     }
 
-    fn read_run(&mut self, tag: u32, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
-        self.disk.read_run(tag, first, frames)
+    fn run_max(&self) -> usize {
+        self.disk.run_max()
+    }
+
+    fn submit_run(&mut self, tag: u32, kind: world::Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        self.disk.submit_run(tag, kind, first, frames)
     }
 
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

@@ -28,6 +28,8 @@ use crate::{
 /// is left of the budget, so its price is higher than what it takes: with 4,500 an urgent thread was up to 24,068 instructions late.
 const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(8_000);
+/// The cost of a row of a leaf that leaves memory: its parts are freed one by one.
+const COST_ROW_GONE: Cost = Cost::own(600);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
 /// Objects in use that are taken back for one who is short: the next one looks at all others first.
@@ -54,7 +56,7 @@ enum Takes {
     Paid,
     /// Things in use of all objects that no program pays for; if heap is lacking, or what one program has, of others, too.
     Used,
-    /// Map nodes of the store, each of which takes some heap.
+    /// Leaves of the store's table that no object in use needs, and map nodes, each of which takes some heap.
     Nodes,
 }
 
@@ -251,12 +253,18 @@ impl Server {
         Piece::More
     }
 
-    /// Has the store give up map nodes that are as they are on the disk.
+    /// Has the store give up leaves of the table and map nodes that are as they are on the disk.
     fn idle_nodes(&mut self, world: &mut impl World) -> Piece {
         // Those that a running job has just read are not taken from under it.
         while !self.checkpoint.is_busy() {
             if !self.budget.spend(COST_NODE_GONE) {
                 return Piece::More;
+            }
+            if let Some(rows) = self.store.drop_leaf() {
+                self.budget.spend(COST_ROW_GONE.times(rows));
+                self.pager.idle.gains = true;
+                self.store.give_heap_back();
+                continue;
             }
             match self.store.shrink(world) {
                 Look::Dropped => self.pager.idle.gains = true,

@@ -109,6 +109,11 @@ impl<T> Queue<T> {
         self.parts.front()?.front()
     }
 
+    /// The last one.
+    pub fn last(&self) -> Option<&T> {
+        self.parts.back()?.back()
+    }
+
     /// How many there are.
     pub const fn count(&self) -> usize {
         self.count

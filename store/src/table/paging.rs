@@ -363,6 +363,11 @@ impl Table {
         self.idle > self.idle_max
     }
 
+    /// Whether leaves are in memory that nobody needs.
+    pub(crate) fn has_idle(&self) -> bool {
+        self.idle > 0
+    }
+
     /// Has the leaf that an address belongs to stay until it is written, with all that leads to it.
     pub(crate) fn keep_until_written(&mut self, address: u64) {
         let mut id = self.root;

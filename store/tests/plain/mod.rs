@@ -20,6 +20,11 @@ pub struct PlainWorld {
     /// Requests with these numbers, which are their places in the log, fail; whether they are done all the same.
     pub failing_numbers: Range<usize>,
     pub done_all_the_same: bool,
+    /// How many blocks a request may write, and how many it may not in truth: such a one fails though it is done.
+    pub run_max: usize,
+    pub failing_runs: usize,
+    /// The number of blocks of each run.
+    pub runs: Vec<usize>,
     /// Reads of these blocks are done, and writes to them complete, only when this is empty again.
     pub held: Range<u64>,
     kept: VecDeque<Request>,
@@ -39,6 +44,9 @@ impl PlainWorld {
             failing: None,
             failing_numbers: 0..0,
             done_all_the_same: false,
+            run_max: 1,
+            failing_runs: usize::MAX,
+            runs: Vec::new(),
             held: 0..0,
             kept: VecDeque::new(),
         }
@@ -110,6 +118,30 @@ impl Disk for PlainWorld {
         } else {
             self.end(&request);
         }
+        Ok(())
+    }
+    fn run_max(&self) -> usize {
+        self.run_max
+    }
+    fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
+        if operation != Operation::Write {
+            return Err(QueueFull);
+        }
+        self.runs.push(frames.len());
+        let done = self.done.len();
+        for (&frame, block) in frames.iter().zip(first..) {
+            let request = Request {
+                tag,
+                operation,
+                block,
+                frame,
+            };
+            self.submit(request)?;
+        }
+        let all = self.done.split_off(done);
+        let is_well = frames.len() < self.failing_runs && all.iter().all(|(_, result)| result.is_ok());
+        self.done
+            .push_back((tag, if is_well { Ok(()) } else { Err(DiskError) }));
         Ok(())
     }
     fn complete(&mut self) -> Option<(u32, Result<(), DiskError>)> {

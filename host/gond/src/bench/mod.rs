@@ -246,7 +246,7 @@ fn gondwana(system: System, rows: &[String], report: &Report<'_>) -> Result<Vec<
             output += &measure_here(&machine, &lines, &tell)?;
         }
         if wants(Meter::Disk) && clock == Clock::Instructions {
-            output += &measure_disk(&built, server.clone(), &tell)?;
+            output += &measure_disk(&built, server.clone(), rows, &tell)?;
         }
         if wants(Meter::Start) && clock == Clock::Instructions {
             output += &measure_starts(&built, server.as_ref(), rows, &tell)?;
@@ -315,8 +315,13 @@ fn measure_modules(built: &build::Built, clock: Clock, tell: &dyn Fn(&str)) -> R
 const DISK_BYTES: u64 = 1 << 30;
 const DISK_PAGES: u64 = 16_384;
 
-/// The rows of reading from the disk: with data that no start has read yet. In instructions only, for the host's own cache would decide about times.
-fn measure_disk(built: &build::Built, server: Option<build::Server>, tell: &dyn Fn(&str)) -> Result<String> {
+/// The rows of the disk: with data that no start has read yet. In instructions only, for the host's own cache would decide about times.
+fn measure_disk(
+    built: &build::Built,
+    server: Option<build::Server>,
+    rows: &[String],
+    tell: &dyn Fn(&str),
+) -> Result<String> {
     let scratch = Scratch::make()?;
     let disk = scratch.file("disk.img");
     image::create(&disk, DISK_BYTES, Some(&built.programs))?;
@@ -333,11 +338,28 @@ fn measure_disk(built: &build::Built, server: Option<build::Server>, tell: &dyn 
         machine = machine.with_server(server);
     }
     // A heap never grows where its program had an object before: those with many objects are programs of their own.
-    let lines = [
-        "micro disk-read-in-turn disk-read-at-random",
-        "micro disk-objects-1k",
-        "micro disk-objects-16k",
+    let programs: [&[&str]; 4] = [
+        &[
+            "disk-read-in-turn",
+            "disk-read-at-random",
+            "disk-cached-in-turn",
+            "disk-cached-at-random",
+        ],
+        &["disk-sync-1", "disk-sync-256"],
+        &["disk-objects-1k"],
+        &["disk-objects-16k"],
     ];
+    let lines: Vec<String> = programs
+        .iter()
+        .map(|names| {
+            let wanted = names
+                .iter()
+                .filter(|name| rows.is_empty() || rows.iter().any(|row| row == *name));
+            wanted.fold(String::from("micro"), |line, name| line + " " + name)
+        })
+        .filter(|line| line != "micro")
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     measure_here(&machine, &lines, tell)
 }
 
