@@ -12,4 +12,5 @@ mod model;
 mod nodes;
 mod random;
 mod remembered;
+mod sparse;
 mod world;

@@ -33,6 +33,11 @@ pub fn steps_of(pages: u64) -> i32 {
     pages as i32 * PAGE_STEPS
 }
 
+/// Steps of so many pages that the giver does not have, as the search for the next one takes them ([`super::tables`]).
+pub fn steps_of_absent(pages: u64) -> i32 {
+    if pages == 0 { 0 } else { 4 + pages as i32 / 8 }
+}
+
 /// Pages from this one to the end of its slot.
 pub(super) const fn left_in_slot(page: u64) -> u64 {
     pages(1) - (page & (pages(1) - 1))
