@@ -4,7 +4,7 @@ use kcore::bare::mapping::{How, Progress};
 
 use crate::world::{PAGE, RWX, World, give, memory};
 
-/// Calls until a space has all that another one, which has each page of so many, has of a slot; both have tables for it.
+/// Calls until a space has all that another one has of a slot, which is each page of so many. Both have tables for it.
 fn calls(each: u64) -> u64 {
     let mut world = World::new(&[(0, 512)], &[0, 1, 8, 100, 511], 1 << 20);
     for _ in 0..2 {
