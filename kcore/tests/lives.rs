@@ -355,8 +355,9 @@ impl World {
 const PLACES: usize = 48;
 /// An interrupt.
 const INTERRUPT: usize = 4;
-/// In a thread's `slow`: it waits for the answer to a fault. It takes items of a message, in pieces of which a short way may need fewer.
+/// In a thread's `slow`: it waits for the answer to a fault.
 const WAITS: u32 = 4;
+/// It takes items of a message, in pieces of which a short way may need fewer.
 const TAKES: u32 = 32;
 const BASES: [u64; 6] = [
     (FIRST as u64) << 12,
@@ -634,7 +635,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The words of a message that may be two items. Those of more pages are given in other pieces, and others run between them.
+/// The words of a message that may be two items. Larger ones are given in other pieces, and others run between them.
 fn items(random: &mut Random, is_root: bool) -> [u64; 4] {
     let of_root = is_root != (random.below(16) == 0);
     [
