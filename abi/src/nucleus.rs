@@ -204,8 +204,8 @@ calls! {
     0x118 Ipc ipc(to, from, tag, timeouts, window) -> "tag", "sender"; "-";
         "Sends a message to a thread (0: to nobody), then receives one from a thread, an interrupt (its number plus one) or anyone (2^64-1; 0: from nobody). The four registers always pass, whatever the tag says. Sending waits until the receiver receives, receiving until somebody sends: each for its timeout. With from equal to to it is a call. The tag says how long the message is; its first four words pass in r12 to r15, the rest in the message buffer. Items of the message are mapped into the receiver's window. An error of the sending half means that nothing was received either.";
 
-    0x120 Map map(source, space, window, how) -> "bytes", ""; "above the space";
-        "Gives an fpage of the caller's to a space below it, into a window (MAP, GRANT or LINK). Tells how much of the source was there to give. Pages are given in the order of their addresses in the source; what stands in the target of one is flushed before it is given, so a frame that comes back to the root's space by that is given, too, if its page is still ahead. The same with a receiver that agrees is an item of a message.";
+    0x120 Map map(source, space, window, how) -> "count", ""; "above the space";
+        "Gives an fpage of the caller's to a space below it, into a window (MAP, GRANT or LINK). Tells how many pages of the source were there to give; of ports how many ports, and of a LINK how many slots. Pages are given in the order of their addresses in the source; what stands in the target of one is flushed before it is given, so a frame that comes back to the root's space by that is given, too, if its page is still ahead. The same with a receiver that agrees is an item of a message.";
     0x121 Flush flush(fpage, rights, own) -> "", ""; "-";
         "Takes rights on an fpage from all who have it from the caller's space, directly or not; taking R takes the pages. Pages that the caller granted are not taken. own 1: from the caller's space as well.";
 

@@ -123,8 +123,8 @@ pub(crate) struct Io {
     under_way: Flights,
     /// The next of the writes that are complete with the last one that was told.
     complete: Option<u32>,
-    /// What has waited at the end of the last poll that stopped.
-    left: usize,
+    /// Whether anything was submitted or complete since the last poll that stopped.
+    has_moved: bool,
     reserve: Vec<Frame>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -199,10 +199,7 @@ impl Io {
             Operation::Flush => self.flushes += 1,
         }
         // Only what may be one request waits for more: so no more than that is sent at once.
-        let follows = self.waiting.last().is_some_and(|last| {
-            [last.operation, operation] == [Operation::Write; 2] && last.block.wrapping_add(1) == block
-        });
-        if !follows {
+        if operation != Operation::Write || !self.follows(block) {
             self.pump_all(world);
         }
         let tag = self.note(purpose, block, frame);
@@ -215,7 +212,25 @@ impl Io {
         self.pump(world);
     }
 
+    /// Whether a write to this block goes with the last one that waits.
+    pub(crate) fn follows(&self, block: u64) -> bool {
+        let last = self.waiting.last();
+        last.is_some_and(|last| last.operation == Operation::Write && last.block.wrapping_add(1) == block)
+    }
+
+    /// Whether the next completion is that of a write that was one request with the last one.
+    pub(crate) fn has_more(&self) -> bool {
+        self.complete.is_some()
+    }
+
+    /// Whether what waits may grow until something is complete: the disk has so much to do that it does not wait for it.
+    pub(crate) fn may_grow(&self) -> bool {
+        let under_way = self.under_way.places.len() - self.under_way.vacant.len();
+        under_way - self.waiting.count() >= RUN_MAX
+    }
+
     fn note(&mut self, purpose: Purpose, block: u64, frame: Frame) -> u32 {
+        self.has_moved = true;
         self.under_way.add(Flight {
             purpose,
             block,
@@ -242,23 +257,28 @@ impl Io {
     }
 
     /// Sends what waits, as far as the disk takes it, but for writes that those of the next blocks may follow.
+    #[inline]
     pub(crate) fn pump(&mut self, world: &mut impl World) {
-        self.send(world, Last::MayGrow);
+        if !self.waiting.is_empty() {
+            self.send(world, Last::MayGrow);
+        }
     }
 
     /// Sends all that waits, as far as the disk takes it: for when nothing more is written until something has come. Tells whether that was anything.
+    #[inline]
     pub(crate) fn pump_all(&mut self, world: &mut impl World) -> bool {
         let before = self.waiting.count();
-        self.send(world, Last::Goes);
+        if before > 0 {
+            self.send(world, Last::Goes);
+        }
         self.waiting.count() < before
     }
 
-    /// Sends all that waits, unless that has become more since the last time: for the end of a poll that soon goes on. What would keep a poll from writing might keep all.
+    /// Sends all that waits, unless something has moved since the last time: for the end of a poll that soon goes on. What would keep a poll from writing might keep all.
     pub(crate) fn pump_at_rest(&mut self, world: &mut impl World) {
-        if self.waiting.count() <= self.left {
+        if !core::mem::take(&mut self.has_moved) {
             self.pump_all(world);
         }
-        self.left = self.waiting.count();
     }
 
     fn send(&mut self, world: &mut impl World, last: Last) {
@@ -325,6 +345,7 @@ impl Io {
                 continue;
             };
             self.complete = flight.next;
+            self.has_moved = true;
             return Some((flight.purpose, result));
         }
     }

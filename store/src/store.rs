@@ -198,6 +198,8 @@ const COST_BLOCK_OF_RUN: u64 = 3_100;
 pub(crate) const COST_SIPHASH: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
 const COST_WRITTEN: u64 = 2_400;
+/// The same of one that was one request with another.
+const COST_WRITTEN_BESIDE: u64 = 1_300;
 /// The cost of looking how a read may go on, and of asking for its block.
 pub(crate) const COST_READ: u64 = 2_400;
 /// The cost of looking at a read whose contents are on their way.
@@ -381,8 +383,8 @@ impl Store {
             self.io.pump(world);
             self.take_up(world);
             if !self.awake {
-                // A poll that goes on soon may bring writes of the next blocks.
-                if self.stopped || !self.io.pump_all(world) {
+                // A poll that comes soon may bring writes of the next blocks.
+                if self.stopped || self.io.may_grow() || !self.io.pump_all(world) {
                     break;
                 }
                 continue;
@@ -454,11 +456,21 @@ impl Store {
     /// Takes up completions, as far as the budget reaches.
     fn take_up(&mut self, world: &mut impl World) {
         // Nothing left is no reason to come again where nothing has come: jobs that wait for the disk would look again and again.
-        while let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world)) {
-            if !self.may_go_on(self.cost_of(&purpose)) {
+        loop {
+            let beside = self.io.has_more() && self.arrived.is_none();
+            let Some((purpose, result)) = self.arrived.take().or_else(|| self.io.complete(world)) else {
+                break;
+            };
+            let cost = if beside {
+                COST_WRITTEN_BESIDE
+            } else {
+                self.cost_of(&purpose)
+            };
+            if !self.may_go_on(cost) {
                 self.arrived = Some((purpose, result));
                 return;
             }
+            self.spend(cost);
             self.awake = true;
             self.dispatch(world, purpose, result);
             self.io.pump(world);
@@ -567,7 +579,6 @@ impl Store {
     }
 
     pub(crate) fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
-        self.spend(self.cost_of(&purpose));
         match purpose {
             Purpose::Page(read) => self.page_arrived(world, read, result),
             Purpose::Run(read) => self.arrived = self.run_arrived(world, read, result).then_some((purpose, result)),

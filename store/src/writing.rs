@@ -14,6 +14,9 @@ use crate::world::{Operation, World};
 /// The cost of looking whether the map of an object reaches a page, and of a level that is put on top without a node.
 const COST_GROW: u64 = 450;
 const COST_LEVEL: u64 = 600;
+/// The cost of writing a page with the one before it, in one request; and the part of any page's cost that goes to finding its place.
+const COST_BLOCK_BESIDE: u64 = 4_600;
+const COST_TAKEN: u64 = 1_800;
 /// The cost of making a node.
 pub(crate) const COST_NODE: u64 = 5_000;
 
@@ -149,7 +152,7 @@ impl<At: Copy> PageWriter<At> {
                     }
                 }
             }
-            store.spend(COST_BLOCK);
+            store.spend(COST_TAKEN);
             let taken = match job.take_block(store, at) {
                 Err(Failure::DiskFull) if *job.outstanding() > 0 => Ok(None),
                 taken => taken.map(Some),
@@ -160,6 +163,12 @@ impl<At: Copy> PageWriter<At> {
                 self.retry.push_front_reserved(at);
                 return Ok(false);
             };
+            let cost = if store.io.follows(block) {
+                COST_BLOCK_BESIDE
+            } else {
+                COST_BLOCK
+            };
+            store.spend(cost - COST_TAKEN);
             let entry = Entry {
                 block,
                 flags: page.flags,

@@ -153,7 +153,11 @@ impl Server {
             _ if idle.of_heap => (&MEMORY[..1], PART_UNUSED),
             _ => return false,
         };
-        idle.gains && (idle.taken >= TAKEN_MOST || !self.has_little(world, short, resources, part))
+        let has_little = || {
+            self.has_little(world, short, resources, part)
+                || idle.of_heap && self.heap_for_programs(world) < Self::heap_part(world)
+        };
+        idle.gains && (idle.taken >= TAKEN_MOST || !has_little())
     }
 
     /// The account that lacks memory when somebody could not have some; none if it was refused for another reason.
@@ -168,8 +172,19 @@ impl Server {
 
     /// Whether programs are refused heap, or soon are, whatever their accounts have left.
     fn lacks_heap(&self, world: &impl World) -> bool {
+        self.heap_for_programs(world) == 0
+    }
+
+    /// The heap that programs may still take, whatever their accounts have left: rows of the store's table that nobody pays for take some, too.
+    fn heap_for_programs(&self, world: &impl World) -> u64 {
         let reserve = heap_reserve(world);
-        world.heap().1.saturating_sub(reserve) <= self.heap_of_first.max(reserve)
+        world.heap().1.saturating_sub(reserve + self.heap_of_first.max(reserve))
+    }
+
+    /// What of the heap is to be free when it was lacking.
+    fn heap_part(world: &impl World) -> u64 {
+        let (used, left) = world.heap();
+        (used + left) / PART_IN_USE
     }
 
     /// Takes back all that nobody uses.
