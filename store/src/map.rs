@@ -39,7 +39,7 @@ impl Entry {
         flags: PageFlags::empty(),
         checksum: 0,
     };
-    const LOST: Self = Self {
+    pub(crate) const LOST: Self = Self {
         block: LOST,
         flags: PageFlags::empty(),
         checksum: 0,
@@ -409,8 +409,19 @@ impl Maps {
         if !self.grow_to(pages, base, root, page) {
             return Path::NoMemory;
         }
+        self.prepare_down_to(pages, base, root, (page, 1))
+    }
+
+    /// The same for the part of the path that stands on a level and above. The map reaches the page.
+    pub(crate) fn prepare_down_to(
+        &mut self,
+        pages: &mut impl Pages,
+        base: u64,
+        root: &MapRoot,
+        (page, lowest): (u64, u8),
+    ) -> Path {
         let mut entry = root.entry;
-        for level in (1..=root.levels).rev() {
+        for level in (lowest..=root.levels).rev() {
             let key = MapKey {
                 base,
                 level,
