@@ -73,6 +73,8 @@ mod verify;
 mod repair;
 mod salvage;
 
+mod scrub;
+
 #[cfg(test)]
 #[path = "../tests/plain/mod.rs"]
 mod plain;
@@ -91,6 +93,7 @@ pub use map::{FANOUT, Look, levels_for};
 pub use objects::Objects;
 pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
 pub use repair::{Plan, Step};
+pub use scrub::ScrubReport;
 pub use store::Store;
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};

@@ -212,6 +212,11 @@ impl Maps {
         self.dirty.from(first).is_some_and(|(key, ())| key.base == base)
     }
 
+    /// Whether the next generation writes a node.
+    pub(crate) fn is_dirty_node(&self, key: MapKey) -> bool {
+        self.dirty.has(key)
+    }
+
     /// The next dirty node behind this one. All of them in turn are children before parents, also where writing a child makes
     /// its parent dirty.
     pub(crate) fn next_dirty(&self, behind: Option<MapKey>) -> Option<MapKey> {
@@ -544,7 +549,7 @@ pub(crate) struct Discard<'a, P: Pages> {
     /// Whether it stopped.
     pub(crate) stopped: bool,
     /// The block of a node that cannot be this object's alone, for it is free or no data.
-    pub(crate) damaged: Option<u64>,
+    pub(crate) damaged: Option<(MapKey, u64)>,
     /// Nodes that must be read before the pass can be complete.
     pub(crate) missing: [Option<Missing>; MISSING_MAX],
 }
@@ -593,7 +598,7 @@ impl<P: Pages> Discard<'_, P> {
                 // stranger's disk share is free as soon as the first of them is dropped. To go down again by each of the others would take for ever.
                 let drop = self.may_drop();
                 if drop && is_known {
-                    self.damaged = Some(entry.block);
+                    self.damaged = Some((key, entry.block));
                 }
                 return drop.then_some(Entry::NONE);
             }
