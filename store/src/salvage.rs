@@ -4,7 +4,7 @@
 use crate::blocking::read_block;
 use crate::bytes::Unread;
 use crate::checksum::Checksums;
-use crate::containers::push;
+use crate::containers::{filled, push};
 use crate::event::{BadRows, MountError, Structure};
 use crate::heap::with_room;
 use crate::superblock::{Place, Superblock};
@@ -159,10 +159,10 @@ fn read_body(
     let Some(&Place { block: first, .. }) = row.overflow.first() else {
         return Ok(None);
     };
-    let mut body: Vec<u8> = with_room(row.overflow.len() * BLOCK)?;
-    for &place in &row.overflow {
+    let mut body: Vec<u8> = filled(0, row.overflow.len() * BLOCK)?;
+    for (&place, part) in row.overflow.iter().zip(body.as_chunks_mut::<BLOCK>().0) {
         match read_twice(world, checksums, place)? {
-            Some(bytes) => body.extend_from_slice(&bytes[..]),
+            Some(bytes) => *part = bytes,
             None => return Ok(Some(place.block)),
         }
     }

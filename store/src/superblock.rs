@@ -2,7 +2,7 @@
 
 use crate::bytes::{Reader, Unread, Writer, set_word, word};
 use crate::checksum::Key;
-use crate::containers::push_reserved;
+use crate::containers::{copied, push_reserved};
 use crate::geometry::{Geometry, INDEX_MAX};
 use crate::heap::{NoHeap, with_room};
 use crate::sums::{TOTAL_WORDS, Totals};
@@ -103,8 +103,7 @@ impl Superblock {
     /// # Errors
     /// [`NoHeap`].
     pub(crate) fn copy(&self) -> Result<Self, NoHeap> {
-        let mut index = with_room(self.index.len())?;
-        index.extend_from_slice(&self.index);
+        let index = copied(&self.index)?;
         Ok(Self { index, ..*self })
     }
 

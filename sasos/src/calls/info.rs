@@ -108,7 +108,7 @@ impl Server {
                 Some(argument as u8)
             }
             CONTROL_REBOOT => Some(EXIT_REBOOT),
-            CONTROL_SCRUB => return Outcome::Return(self.scrub_control(world, caller, argument)),
+            CONTROL_SCRUB => return Outcome::from(self.scrub_control(world, caller, argument)),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };
         let begun = self.threads.record(caller.thread).continuation;
