@@ -162,9 +162,10 @@ fn look(mut volume: Volume) -> Result<Checked> {
     let verified = verified?;
     for (base, pages) in lost {
         checked.notes.push(format!(
-            "{} of {} were lost to damage: reading one is an error, until it is written anew",
+            "{} of {} {} lost to damage: reading one is an error, until it is written anew",
             count(pages, "page"),
-            names.object(base)
+            names.object(base),
+            if pages == 1 { "was" } else { "were" }
         ));
     }
     let report = volume.report();

@@ -167,10 +167,11 @@ pub fn scrub(_: &mut Shell, arguments: &[&str]) -> Outcome {
         0 => "none is damaged",
         _ => "some are damaged: './gond check IMAGE --repair' tells what can be done",
     };
-    println!(
-        "scrub {state}: {} of {} blocks, {damage}",
-        store.scrub_seen, store.scrub_all
-    );
+    let all = match store.scrubbing {
+        0 => alloc::string::String::new(),
+        _ => format!(" of {}", store.scrub_all),
+    };
+    println!("scrub {state}: {}{all} blocks, {damage}", store.scrub_seen);
     if store.scrub_damaged > 0 {
         println!("  damaged  {:>10}  blocks", store.scrub_damaged);
     }
