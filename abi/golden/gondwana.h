@@ -109,6 +109,7 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_CONTROL_CHECKPOINT UINT64_C(0)
 #define GOND_CONTROL_POWER_OFF UINT64_C(1)
 #define GOND_CONTROL_REBOOT UINT64_C(2)
+#define GOND_CONTROL_SCRUB UINT64_C(3)
 #define GOND_STREAM_TERMINAL UINT64_C(0)
 #define GOND_STREAM_CONTROL UINT64_C(1)
 #define GOND_FOREVER UINT64_C(0xffffffffffffffff)
@@ -240,8 +241,13 @@ typedef struct {
     uint64_t damaged;
     uint64_t cut;
     uint64_t checkpoints;
+    uint64_t scrubbing;
+    uint64_t scrub_seen;
+    uint64_t scrub_all;
+    uint64_t scrub_damaged;
+    uint64_t scrubs;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 80, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 120, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -252,6 +258,11 @@ _Static_assert(offsetof(gond_store_report, replayed) == 48, "StoreReport.replaye
 _Static_assert(offsetof(gond_store_report, damaged) == 56, "StoreReport.damaged");
 _Static_assert(offsetof(gond_store_report, cut) == 64, "StoreReport.cut");
 _Static_assert(offsetof(gond_store_report, checkpoints) == 72, "StoreReport.checkpoints");
+_Static_assert(offsetof(gond_store_report, scrubbing) == 80, "StoreReport.scrubbing");
+_Static_assert(offsetof(gond_store_report, scrub_seen) == 88, "StoreReport.scrub_seen");
+_Static_assert(offsetof(gond_store_report, scrub_all) == 96, "StoreReport.scrub_all");
+_Static_assert(offsetof(gond_store_report, scrub_damaged) == 104, "StoreReport.scrub_damaged");
+_Static_assert(offsetof(gond_store_report, scrubs) == 112, "StoreReport.scrubs");
 typedef struct {
     uint64_t script;
     uint64_t processors;

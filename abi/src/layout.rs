@@ -246,6 +246,16 @@ interface! {
         cut,
         /// Complete checkpoints since start, those that are records of the journal included.
         checkpoints,
+        /// 1 if a scrub is under way: all that is stored is being looked at.
+        scrubbing,
+        /// Blocks that it has looked at, or the last one.
+        scrub_seen,
+        /// Blocks that were in use when it began.
+        scrub_all,
+        /// Damaged ones among those that it has looked at.
+        scrub_damaged,
+        /// Complete scrubs since start.
+        scrubs,
     }
 
     /// The report of `SystemInfo` about the boot.
@@ -283,6 +293,8 @@ interface! {
     const CONTROL_POWER_OFF: u64 = 1;
     /// `SystemControl` operation: checkpoint and reboot.
     const CONTROL_REBOOT: u64 = 2;
+    /// `SystemControl` operation: look at all that is stored, in the background; the argument is 1 to begin, 0 to end that. Returns at once.
+    const CONTROL_SCRUB: u64 = 3;
 
     /// Console stream: the terminal.
     const STREAM_TERMINAL: u64 = 0;

@@ -3,8 +3,9 @@
 use abi::{
     error::Result,
     layout::{
-        BootReport, CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, ObjectInfo,
-        StoreReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        BootReport, CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport,
+        ObjectInfo, StoreReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
+        ThreadReport,
     },
 };
 
@@ -88,6 +89,22 @@ pub fn power_off(outcome: Outcome) -> Result<()> {
 /// As `SystemControl`.
 pub fn reboot() -> Result<()> {
     call::system_control(CONTROL_REBOOT, 0)
+}
+
+/// Begins to look at all that is stored, in the background, unless that is under way. [`store`] tells how far it is.
+///
+/// # Errors
+/// As `SystemControl`.
+pub fn scrub() -> Result<()> {
+    call::system_control(CONTROL_SCRUB, 1)
+}
+
+/// Ends that.
+///
+/// # Errors
+/// As `SystemControl`.
+pub fn stop_scrub() -> Result<()> {
+    call::system_control(CONTROL_SCRUB, 0)
 }
 
 /// The words of a report; what the system does not know of it is zero.

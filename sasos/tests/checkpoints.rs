@@ -5,6 +5,7 @@ mod common;
 use abi::{
     Call, Error,
     address::{PAGE, SLOT},
+    layout::CONTROL_SCRUB,
 };
 use common::Rig;
 use kcore::Machine;
@@ -300,5 +301,41 @@ fn a_flush_over_many_page_tables_is_a_checkpoint() {
         assert_eq!(rig.server.checkpoint.begun() > before, is_checkpoint, "{tables} tables");
         assert_eq!(dirty, u64::from(!is_checkpoint));
     }
+    rig.check();
+}
+
+/// A scrub goes on with the clock, a bounded number of blocks in a period, and names what is damaged. Only who may govern the system begins one.
+#[test]
+fn a_scrub_goes_on_with_the_clock() {
+    const PAGES: u64 = 600;
+    let mut rig = Rig::new(53, 3000, 4096);
+    let actor = rig.actor(Apd::EMPTY);
+    let base = rig.kept(actor, PAGES, 0);
+    for page in 0..PAGES {
+        rig.store(actor.space, base + page * PAGE, page + 1).unwrap();
+    }
+    rig.checkpoint().unwrap();
+    rig.settle();
+    assert_eq!(
+        rig.call(actor, Call::SystemControl, &[CONTROL_SCRUB, 2]),
+        Err(Error::BadArgument)
+    );
+    assert!(rig.call(actor, Call::SystemControl, &[CONTROL_SCRUB, 1]).is_err());
+    rig.server.store.scrub_begin();
+    let mut periods = 0;
+    while rig.server.store_report().scrubbing != 0 {
+        let before = rig.server.store_report();
+        rig.world.kernel.hardware.now_ns += PERIOD_NS;
+        rig.server.handle(&mut rig.world, Event::Poll);
+        rig.settle();
+        let report = rig.server.store_report();
+        assert!(report.scrub_seen - before.scrub_seen <= 300, "{report:?}");
+        periods += 1;
+        assert!(periods < 20, "{report:?}");
+    }
+    let report = rig.server.store_report();
+    assert!(report.scrub_seen >= PAGES && report.scrubs == 1, "{report:?}");
+    assert_eq!((report.scrub_damaged, report.damaged), (0, 0));
+    assert!(periods >= 3, "{periods}");
     rig.check();
 }

@@ -118,6 +118,15 @@ impl Allocation {
         Ok(is_sound)
     }
 
+    /// Takes over which blocks of a group the current generation reaches, where its bitmap cannot be read: each region lacks it.
+    pub(crate) fn rebuild(&mut self, group: usize, words: &[u64]) -> Result<bool, NoHeap> {
+        let is_sound = self.groups.load(group, words.iter().copied())?;
+        for region in &mut self.regions {
+            region.stale.put(group as u64, u64::from(!self.groups.is_unused(group)));
+        }
+        Ok(is_sound)
+    }
+
     /// Holds what a bitmap block of the generation before names and the current one does not.
     pub(crate) fn load_before(&mut self, group: usize, bytes: &[u8; BLOCK]) -> Result<(), NoHeap> {
         for (at, word) in words(bytes).enumerate() {

@@ -59,17 +59,27 @@ fn load(
             Err(MountError::Damaged(Structure::Bitmap, start))
         }
     })?;
-    let Some(previous) = previous else {
-        return Ok(allocation);
-    };
+    if let Some(previous) = previous {
+        hold_before(world, checksums, &mut allocation, previous, report)?;
+    }
+    Ok(allocation)
+}
+
+/// Holds what the generation before reaches. Damage in its bitmap is reported, and then nothing is held for the blocks behind.
+pub(crate) fn hold_before(
+    world: &mut impl World,
+    checksums: &Checksums,
+    allocation: &mut Allocation,
+    previous: &Superblock,
+    report: &mut MountReport,
+) -> Result<(), MountError> {
     let held = each_bitmap(world, checksums, previous, |_, group, bytes| {
         allocation.load_before(group, bytes).map_err(no_heap)
     });
     match held {
-        Err(MountError::Damaged(structure, block)) => push(&mut report.damage, (structure, block))?,
-        other => other?,
+        Err(MountError::Damaged(structure, block)) => Ok(push(&mut report.damage, (structure, block))?),
+        other => other,
     }
-    Ok(allocation)
 }
 
 /// Shows the bitmap blocks of a generation that are not all free, each with the number of its group.

@@ -157,6 +157,10 @@ pub enum Event {
         structure: Structure,
         /// Where.
         block: u64,
+        /// The object, or for rows of the table an address from which on the objects are concerned; zero if that is not known.
+        base: u64,
+        /// The first page concerned, for pages and maps.
+        page: u64,
     },
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum Purpose {
     Resident,
     /// To write the second copy of a superblock from a frame of ours to a block, or to flush it. If it fails, nothing is lost.
     Copy(Option<(Frame, u64)>),
+    /// To look at a block.
+    Scrub,
     /// To flush.
     Flush,
 }

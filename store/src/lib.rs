@@ -70,6 +70,11 @@ mod mount;
 mod recovery;
 mod verify;
 
+mod repair;
+mod salvage;
+
+mod scrub;
+
 #[cfg(test)]
 #[path = "../tests/plain/mod.rs"]
 mod plain;
@@ -87,9 +92,11 @@ pub use loss::Loss;
 pub use map::{FANOUT, Look, levels_for};
 pub use objects::Objects;
 pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
+pub use repair::{Plan, Step};
+pub use scrub::ScrubReport;
 pub use store::Store;
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};
 pub use table_loading::Seen;
-pub use verify::{Finding, Verification};
+pub use verify::{Fault, Finding, Verification};
 pub use world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request, World};

@@ -25,7 +25,7 @@ impl Store {
         }
         // What is free belongs to nobody: where the nodes of a stranger's disk have several parents, one of them gave it up before.
         if !self.allocation.is_used(missing.entry.block) {
-            self.note_damage(missing.entry.block);
+            self.note_damage(missing.key, missing.entry.block);
             return Err(BadPage::Map);
         }
         self.expect_load().map_err(|NoHeap| BadPage::Memory)?;
@@ -43,7 +43,8 @@ impl Store {
 
     /// Blocks that are being read, or will be.
     pub(crate) fn reads(&self) -> usize {
-        self.loads.count() + self.leaf_reads.count() + self.page_reads.count()
+        let scrub = usize::from(self.scrub.is_reading());
+        self.loads.count() + self.leaf_reads.count() + self.page_reads.count() + scrub
     }
 
     /// Finds heap for one more block to be read.
@@ -78,7 +79,7 @@ impl Store {
         {
             None
         } else {
-            self.note_damage(missing.entry.block);
+            self.note_damage(key, missing.entry.block);
             Some(BadPage::Map)
         };
         self.note_node();
@@ -109,11 +110,13 @@ impl Store {
         self.bad_loads.values().last().copied()
     }
 
-    pub(crate) fn note_damage(&mut self, block: u64) {
+    pub(crate) fn note_damage(&mut self, key: MapKey, block: u64) {
         self.damaged += 1;
         self.events.mention(Event::Damaged {
             structure: Structure::Map,
             block,
+            base: key.base,
+            page: first_page(key),
         });
     }
 

@@ -118,7 +118,12 @@ impl Display for MountError {
                     "it is truncated: it should have {needed} blocks of 4 KiB and has {present}. Take a copy that has its whole length"
                 )
             }
-            Self::Damaged(structure, block) => write!(f, "it is damaged: {structure:?} at block {block}"),
+            Self::Damaged(structure, block) => {
+                write!(
+                    f,
+                    "it is damaged: {structure:?} at block {block}; 'gond check IMAGE --repair' says what can be saved"
+                )
+            }
             Self::Newer(version) => write!(f, "it was written by a newer system (format {version})"),
             Self::Features(unknown) => write!(
                 f,

@@ -39,7 +39,7 @@ impl Entry {
         flags: PageFlags::empty(),
         checksum: 0,
     };
-    const LOST: Self = Self {
+    pub(crate) const LOST: Self = Self {
         block: LOST,
         flags: PageFlags::empty(),
         checksum: 0,
@@ -210,6 +210,11 @@ impl Maps {
             index: 0,
         };
         self.dirty.from(first).is_some_and(|(key, ())| key.base == base)
+    }
+
+    /// Whether the next generation writes a node.
+    pub(crate) fn is_dirty_node(&self, key: MapKey) -> bool {
+        self.dirty.has(key)
     }
 
     /// The next dirty node behind this one. All of them in turn are children before parents, also where writing a child makes
@@ -409,8 +414,19 @@ impl Maps {
         if !self.grow_to(pages, base, root, page) {
             return Path::NoMemory;
         }
+        self.prepare_down_to(pages, base, root, (page, 1))
+    }
+
+    /// The same for the part of the path that stands on a level and above. The map reaches the page.
+    pub(crate) fn prepare_down_to(
+        &mut self,
+        pages: &mut impl Pages,
+        base: u64,
+        root: &MapRoot,
+        (page, lowest): (u64, u8),
+    ) -> Path {
         let mut entry = root.entry;
-        for level in (1..=root.levels).rev() {
+        for level in (lowest..=root.levels).rev() {
             let key = MapKey {
                 base,
                 level,
@@ -533,7 +549,7 @@ pub(crate) struct Discard<'a, P: Pages> {
     /// Whether it stopped.
     pub(crate) stopped: bool,
     /// The block of a node that cannot be this object's alone, for it is free or no data.
-    pub(crate) damaged: Option<u64>,
+    pub(crate) damaged: Option<(MapKey, u64)>,
     /// Nodes that must be read before the pass can be complete.
     pub(crate) missing: [Option<Missing>; MISSING_MAX],
 }
@@ -582,7 +598,7 @@ impl<P: Pages> Discard<'_, P> {
                 // stranger's disk share is free as soon as the first of them is dropped. To go down again by each of the others would take for ever.
                 let drop = self.may_drop();
                 if drop && is_known {
-                    self.damaged = Some(entry.block);
+                    self.damaged = Some((key, entry.block));
                 }
                 return drop.then_some(Entry::NONE);
             }

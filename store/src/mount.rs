@@ -4,6 +4,7 @@
 //! a new generation before it accepts a sync (invariant 6): the journal that was replayed is not
 //! written to again, and the discarded end of it can never come back to life.
 
+use crate::allocation::Allocation;
 use crate::bitmaps::load_bitmaps;
 use crate::blocking::read_blocks;
 use crate::breaks::{Breaks, Invariant};
@@ -16,22 +17,81 @@ use crate::heap::with_room;
 use crate::io::Io;
 use crate::store::{OnDamage, Parts, Store};
 use crate::superblock::{Superblock, Unfit};
-use crate::table::Sizes;
+use crate::table::{Sizes, Table};
 use crate::table_loading::load_table;
 use crate::world::World;
 use alloc::vec::Vec;
 
 /// The superblocks of a disk.
-struct Superblocks {
-    current: Superblock,
-    checksum: u64,
-    block: u64,
-    previous: Option<Superblock>,
-    bad: Vec<u64>,
+pub(crate) struct Superblocks {
+    pub(crate) current: Superblock,
+    pub(crate) checksum: u64,
+    pub(crate) block: u64,
+    /// That of the generation before, with its checksum.
+    pub(crate) previous: Option<(Superblock, u64)>,
+    pub(crate) bad: Vec<u64>,
     /// Copies that cannot be read and may be of a later generation.
-    doubtful: Vec<u64>,
+    pub(crate) doubtful: Vec<u64>,
     /// Whether a crash does not explain that: it leaves one copy torn where the superblock of the next generation stands, on a disk that works.
-    newer_unreadable: bool,
+    pub(crate) newer_unreadable: bool,
+}
+
+impl Superblocks {
+    /// The report of a mount that has found these.
+    pub(crate) fn report(&self) -> Result<MountReport, MountError> {
+        Ok(MountReport {
+            generation: self.current.generation,
+            superblock: self.block,
+            bad_superblocks: copied(&self.bad)?,
+            clean: self.current.clean,
+            replayed: 0,
+            tail: None,
+            damage: Vec::new(),
+            losses: Vec::new(),
+            first_slot: self.current.lease,
+        })
+    }
+
+    /// Refuses a store that this system, or this disk, cannot have.
+    pub(crate) fn require_usable(&self, world: &impl World, mode: MountMode) -> Result<(), MountError> {
+        let superblock = &self.current;
+        if superblock.geometry.total > world.blocks() {
+            return Err(MountError::Truncated(superblock.geometry.total, world.blocks()));
+        }
+        if superblock.address_bits != abi::address::ADDRESS_BITS {
+            return Err(MountError::AddressBits(superblock.address_bits));
+        }
+        if superblock.writing != 0 && mode != MountMode::ReadOnly {
+            return Err(MountError::Features(superblock.writing));
+        }
+        Ok(())
+    }
+
+    /// A store of the current generation with these parts.
+    pub(crate) fn store(
+        &self,
+        (mode, breaks): (MountMode, Breaks),
+        checksums: Checksums,
+        allocation: Allocation,
+        table: Table,
+    ) -> Result<Store, MountError> {
+        let superblock = &self.current;
+        Ok(Store::from_parts(Parts {
+            mode,
+            breaks,
+            geometry: superblock.geometry,
+            checksums,
+            address_bits: superblock.address_bits,
+            generation: superblock.generation,
+            nonce: superblock.nonce,
+            high_water: superblock.lease,
+            lease: superblock.lease,
+            superblock_checksum: self.checksum,
+            allocation,
+            table,
+            io: Io::default(),
+        })?)
+    }
 }
 
 impl Store {
@@ -91,51 +151,14 @@ impl Store {
         (breaks, sizes): (Breaks, Sizes),
     ) -> Result<(Self, MountReport), MountError> {
         let found = find_superblocks(world, mode)?;
+        found.require_usable(world, mode)?;
         let superblock = &found.current;
-        if superblock.geometry.total > world.blocks() {
-            return Err(MountError::Truncated(superblock.geometry.total, world.blocks()));
-        }
-        if superblock.address_bits != abi::address::ADDRESS_BITS {
-            return Err(MountError::AddressBits(superblock.address_bits));
-        }
-        if superblock.writing != 0 && mode != MountMode::ReadOnly {
-            return Err(MountError::Features(superblock.writing));
-        }
         let checksums = Checksums::new(superblock.key, superblock.of_version_1)?;
-        let mut report = MountReport {
-            generation: superblock.generation,
-            superblock: found.block,
-            bad_superblocks: copied(&found.bad)?,
-            clean: superblock.clean,
-            replayed: 0,
-            tail: None,
-            damage: Vec::new(),
-            losses: Vec::new(),
-            first_slot: superblock.lease,
-        };
-        let allocation = load_bitmaps(
-            world,
-            &checksums,
-            (superblock, found.previous.as_ref()),
-            breaks,
-            &mut report,
-        )?;
+        let mut report = found.report()?;
+        let previous = found.previous.as_ref().map(|(previous, _)| previous);
+        let allocation = load_bitmaps(world, &checksums, (superblock, previous), breaks, &mut report)?;
         let table = load_table(world, &checksums, superblock, leaves)?.with_sizes(sizes);
-        let mut store = Self::from_parts(Parts {
-            mode,
-            breaks,
-            geometry: superblock.geometry,
-            checksums,
-            address_bits: superblock.address_bits,
-            generation: superblock.generation,
-            nonce: superblock.nonce,
-            high_water: superblock.lease,
-            lease: superblock.lease,
-            superblock_checksum: found.checksum,
-            allocation,
-            table,
-            io: Io::default(),
-        })?;
+        let mut store = found.store((mode, breaks), checksums, allocation, table)?;
         let opened = store.open(world, &mut report, &found);
         report.losses = core::mem::take(&mut store.losses);
         if let (MountMode::ReadWrite, Some(&loss)) = (mode, report.losses.first()) {
@@ -152,7 +175,7 @@ impl Store {
     }
 
     /// Replays the journal, and commits a generation if this is to be written to and nothing stable is lost.
-    fn open(
+    pub(crate) fn open(
         &mut self,
         world: &mut impl World,
         report: &mut MountReport,
@@ -179,7 +202,11 @@ impl Store {
     }
 
     /// Commits a new generation.
-    fn open_for_writing(&mut self, world: &mut impl World, superblock_checksum: u64) -> Result<(), MountError> {
+    pub(crate) fn open_for_writing(
+        &mut self,
+        world: &mut impl World,
+        superblock_checksum: u64,
+    ) -> Result<(), MountError> {
         if !self.io.fill_reserve(world)? {
             return Err(MountError::Memory);
         }
@@ -189,7 +216,12 @@ impl Store {
             return Ok(());
         }
         self.nonce = world.next_u64();
-        let begun = self.checkpoint_begin(world, Vec::new(), CheckpointKind::Generation);
+        self.commit_generation(world, CheckpointKind::Generation)
+    }
+
+    /// Makes a generation of what is in memory, and waits for it.
+    pub(crate) fn commit_generation(&mut self, world: &mut impl World, kind: CheckpointKind) -> Result<(), MountError> {
+        let begun = self.checkpoint_begin(world, Vec::new(), kind);
         begun.map_err(|_| MountError::Memory)?;
         loop {
             match self.poll(world) {
@@ -205,7 +237,7 @@ impl Store {
     }
 }
 
-fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superblocks, MountError> {
+pub(crate) fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superblocks, MountError> {
     if world.blocks() < COPIES {
         return Err(MountError::Foreign);
     }
@@ -278,7 +310,8 @@ fn find_superblocks(world: &mut impl World, mode: MountMode) -> Result<Superbloc
             push_reserved(&mut doubtful, block);
         }
     }
-    let previous = good.into_iter().map(|(_, superblock, _)| superblock).find(|other| {
+    let others = good.into_iter().map(|(_, superblock, checksum)| (superblock, checksum));
+    let previous = { others }.find(|(other, _)| {
         other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
     });
     Ok(Superblocks {

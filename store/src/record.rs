@@ -263,6 +263,12 @@ impl ObjectRecord {
         })
     }
 
+    /// Empties the body again.
+    pub(crate) fn forget_body(&mut self) {
+        self.capabilities = Vec::new();
+        self.pdx = PdxList::default();
+    }
+
     /// Fills the body in and checks the whole record.
     pub(crate) fn decode_body(&mut self, body: &[u8], address_bits: u32) -> Result<(), Unread> {
         let mut reader = Reader::new(body);

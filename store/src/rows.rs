@@ -83,7 +83,7 @@ impl Store {
         }
         let place = self.table.place(leaf);
         if !self.allocation.is_used(place.block) {
-            self.note_rotten(place);
+            self.note_rotten(place, absent.from());
             return Err(BadRows::Rotten);
         }
         self.expect_leaf().map_err(|NoHeap| BadRows::Memory)?;
@@ -117,12 +117,14 @@ impl Store {
         self.events.expect(1)
     }
 
-    /// Tells that a leaf is rotten.
-    fn note_rotten(&mut self, place: Place) {
+    /// Tells that a leaf is rotten whose objects begin at an address or behind it.
+    fn note_rotten(&mut self, place: Place, from: u64) {
         self.damaged += 1;
         self.events.mention(Event::Damaged {
             structure: Structure::Table,
             block: place.block,
+            base: from,
+            page: 0,
         });
     }
 
@@ -257,7 +259,7 @@ impl Store {
             self.table.set_bad(leaf, bad);
         }
         if outcome == Err(BadRows::Rotten) {
-            self.note_rotten(self.table.place(leaf));
+            self.note_rotten(self.table.place(leaf), read.key);
         }
         self.events.tell(Event::RowsRead { key: read.key });
     }

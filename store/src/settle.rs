@@ -131,8 +131,8 @@ fn discard(
     let (missing, stopped, damaged) = (pass.missing, pass.stopped, pass.damaged);
     let cost = COST_FREE * (1 + pass.dropped + NODE_ENTRIES * pass.nodes);
     store.spend(cost);
-    if let Some(block) = damaged {
-        store.note_damage(block);
+    if let Some((key, block)) = damaged {
+        store.note_damage(key, block);
     }
     if stopped {
         store.stop();

@@ -29,6 +29,7 @@ use crate::pages::{Pass, Read};
 use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
 use crate::rows::LeafRead;
+use crate::scrub::Scrub;
 use crate::settle::written;
 use crate::space::{Loan, POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
@@ -173,6 +174,7 @@ pub struct Store {
     pub(crate) next_ticket: u64,
     pub(crate) events: Events,
     pub(crate) damaged: u64,
+    pub(crate) scrub: Scrub,
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
     /// A completion for which too little was left of the budget.
@@ -296,6 +298,7 @@ impl Store {
             next_ticket: 1,
             events: Events::default(),
             damaged: 0,
+            scrub: Scrub::default(),
             awake: false,
             arrived: None,
             allowance: Budget::ALL,
@@ -405,6 +408,7 @@ impl Store {
             // All who waited have seen what came.
             self.bad_loads.clear();
             self.maps.release_arrived();
+            self.advance_scrub(world);
         }
         if self.stopped {
             self.io.pump_at_rest(world);
@@ -569,10 +573,12 @@ impl Store {
     /// The cost of taking a completion up.
     fn cost_of(&self, purpose: &Purpose) -> u64 {
         match purpose {
-            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Run(_) if self.checksums.of_version_1 => {
+            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Run(_) | Purpose::Scrub
+                if self.checksums.of_version_1 =>
+            {
                 COST_BLOCK + COST_SIPHASH
             }
-            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) => COST_BLOCK,
+            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Scrub => COST_BLOCK,
             Purpose::Run(_) => COST_BLOCK_OF_RUN,
             _ => COST_WRITTEN,
         }
@@ -584,6 +590,7 @@ impl Store {
             Purpose::Run(read) => self.arrived = self.run_arrived(world, read, result).then_some((purpose, result)),
             Purpose::Node(key) => self.node_arrived(world, key, result),
             Purpose::Leaf(leaf) => self.leaf_arrived(world, leaf, result),
+            Purpose::Scrub => self.scrub_arrived(world, result),
             Purpose::Copy(place) => {
                 self.copies.under_way -= 1;
                 if let Some((frame, block)) = place {
@@ -704,6 +711,7 @@ impl Store {
 
     /// Gives all frames back. For host tools; nothing is written.
     pub fn dismantle(mut self, world: &mut impl World) {
+        self.scrub_dismantle(world);
         self.maps.clear(world);
         self.io.empty_reserve(world);
     }

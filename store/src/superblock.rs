@@ -2,9 +2,9 @@
 
 use crate::bytes::{Reader, Unread, Writer, set_word, word};
 use crate::checksum::Key;
-use crate::containers::push_reserved;
+use crate::containers::{copied, push_reserved};
 use crate::geometry::{Geometry, INDEX_MAX};
-use crate::heap::with_room;
+use crate::heap::{NoHeap, with_room};
 use crate::sums::{TOTAL_WORDS, Totals};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
@@ -98,6 +98,15 @@ impl From<Unread> for Unfit {
 }
 
 impl Superblock {
+    /// A copy of it.
+    ///
+    /// # Errors
+    /// [`NoHeap`].
+    pub(crate) fn copy(&self) -> Result<Self, NoHeap> {
+        let index = copied(&self.index)?;
+        Ok(Self { index, ..*self })
+    }
+
     /// Makes the block for position `block`; gives its checksum.
     pub(crate) fn encode(&self, block: u64, bytes: &mut [u8; BLOCK]) -> u64 {
         bytes.fill(0);

@@ -201,6 +201,16 @@ impl Table {
         &self.nodes[id as usize].body
     }
 
+    /// The content of a node by its number, which may be that of none.
+    pub(crate) fn body_if_any(&self, id: NodeId) -> Option<&Body> {
+        self.nodes.get(id as usize).map(|node| &node.body)
+    }
+
+    /// Whether the next generation writes a node.
+    pub(crate) fn is_dirty(&self, id: NodeId) -> bool {
+        self.nodes[id as usize].dirty
+    }
+
     pub(crate) fn place(&self, id: NodeId) -> Place {
         self.nodes[id as usize].place
     }

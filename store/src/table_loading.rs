@@ -36,9 +36,9 @@ pub enum Seen<'a> {
 
 /// The inner nodes of a table, level by level from the root, and its leaves.
 #[derive(Default)]
-struct Levels {
+pub(crate) struct Levels {
     inner: Vec<Vec<(Place, Vec<FoundChild>)>>,
-    leaves: Vec<(Place, Option<Summary>)>,
+    pub(crate) leaves: Vec<(Place, Option<Summary>)>,
 }
 
 /// Loads the inner nodes and those leaves that are wanted, or of which their parents do not tell. The heap that this takes beside all that stays grows with the inner nodes.
@@ -79,7 +79,11 @@ pub(crate) fn load_table(
 }
 
 /// All inner nodes, and where the leaves are.
-fn read_levels(world: &mut impl World, checksums: &Checksums, superblock: &Superblock) -> Result<Levels, MountError> {
+pub(crate) fn read_levels(
+    world: &mut impl World,
+    checksums: &Checksums,
+    superblock: &Superblock,
+) -> Result<Levels, MountError> {
     let mut levels = Levels {
         inner: with_room(HEIGHT_MAX)?,
         leaves: Vec::new(),
@@ -132,7 +136,7 @@ fn begins_with_leaf(
 }
 
 /// Puts the tree together, with leaves that are not in memory.
-fn build(table: &mut Table, levels: &Levels) -> Result<(), MountError> {
+pub(crate) fn build(table: &mut Table, levels: &Levels) -> Result<(), MountError> {
     let mut ids: Vec<NodeId> = with_room(levels.leaves.len())?;
     for &(place, told) in &levels.leaves {
         let id = table.add_loaded(place, Body::Absent(None), told.unwrap_or_default())?;

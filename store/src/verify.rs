@@ -9,7 +9,7 @@ use crate::containers::{Map, copied, push_reserved};
 use crate::event::{MountError, Structure};
 use crate::geometry::BITS;
 use crate::heap::{with_room, zeroed};
-use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page};
+use crate::map::{Entry, FANOUT, LOST, MapKey, MapRoot, entry_in, first_page, reach};
 use crate::store::Store;
 use crate::superblock::Place;
 use crate::table::{Absent, Body, Row};
@@ -28,17 +28,24 @@ pub enum Finding {
         structure: Structure,
         /// The block.
         block: u64,
-        /// The object, for pages and maps.
+        /// The object, for pages and maps; for rows, an address from which on the objects are concerned.
         base: u64,
         /// The first page concerned.
         page: u64,
+        /// One past the last one, as far as the map reaches; zero for what is no page or map.
+        end: u64,
+        /// What is wrong.
+        fault: Fault,
     },
-    /// The contents of a page were lost when a map node was found damaged.
+    /// The contents of pages were lost with a damaged map node, or in a repair: the map says so. That is no fault of
+    /// the store.
     Lost {
         /// The object.
         base: u64,
-        /// The page.
+        /// The first page.
         page: u64,
+        /// One past the last one, as far as the map reaches.
+        end: u64,
     },
     /// Two places lead to the same block.
     SharedBlock(u64),
@@ -57,6 +64,15 @@ pub enum Finding {
     },
 }
 
+/// What is wrong with a block.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Fault {
+    /// It is not as it was written, however often it is read.
+    Rotten,
+    /// The disk reports an error: it may be as it was written.
+    Unread,
+}
+
 /// The things that were looked at.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 pub struct Verification {
@@ -66,7 +82,7 @@ pub struct Verification {
     pub pages: u64,
     /// Blocks reached, all kinds.
     pub blocks: u64,
-    /// Things found wrong.
+    /// Things found wrong: all findings but [`Finding::Lost`].
     pub findings: u64,
 }
 
@@ -82,6 +98,17 @@ struct Check<'a, W: World> {
     tally: Verification,
     /// Pages whose contents are yet to be read.
     batch: Vec<(u64, u64, Entry)>,
+    /// Whether the contents of pages are looked at.
+    pages: Contents,
+}
+
+/// What is looked at of pages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Contents {
+    /// Where they lie.
+    Places,
+    /// Their contents, too.
+    Read,
 }
 
 impl Store {
@@ -90,27 +117,56 @@ impl Store {
     /// # Errors
     /// [`MountError::Memory`] if no frame or no heap could be had.
     pub fn verify(&self, world: &mut impl World, report: &mut dyn FnMut(Finding)) -> Result<Verification, MountError> {
-        let mut check = Check {
-            store: self,
+        let mut check = Check::new(self, world, report, Contents::Read)?;
+        check.all()?;
+        check.bitmap();
+        Ok(check.tally)
+    }
+
+    /// The blocks that are reached, by group, as bits; what is found wrong is reported. The contents of pages are not
+    /// read.
+    pub(crate) fn reached(
+        &self,
+        world: &mut impl World,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<Map<usize, Vec<u64>>, MountError> {
+        let mut check = Check::new(self, world, report, Contents::Places)?;
+        check.all()?;
+        Ok(check.reached)
+    }
+}
+
+impl<'a, W: World> Check<'a, W> {
+    fn new(
+        store: &'a Store,
+        world: &'a mut W,
+        report: &'a mut dyn FnMut(Finding),
+        pages: Contents,
+    ) -> Result<Self, MountError> {
+        Ok(Self {
+            store,
             world,
             report,
             reached: Map::default(),
             tally: Verification::default(),
             batch: with_room(BATCH)?,
-        };
-        check.table()?;
-        for (base, root) in self.doomed.pairs() {
-            check.map(base, root, u64::MAX)?;
-        }
-        check.read_batch()?;
-        check.bitmap();
-        Ok(check.tally)
+            pages,
+        })
     }
-}
 
-impl<W: World> Check<'_, W> {
+    fn all(&mut self) -> Result<(), MountError> {
+        self.table()?;
+        self.read_batch()?;
+        // Nobody will read the pages of deleted objects.
+        self.pages = Contents::Places;
+        for (base, root) in self.store.doomed.pairs() {
+            self.map(base, root, u64::MAX)?;
+        }
+        Ok(())
+    }
+
     fn find(&mut self, finding: Finding) {
-        self.tally.findings += 1;
+        self.tally.findings += u64::from(!matches!(finding, Finding::Lost { .. }));
         (self.report)(finding);
     }
 
@@ -141,12 +197,20 @@ impl<W: World> Check<'_, W> {
         Ok(true)
     }
 
-    fn read(&mut self, place: Place) -> Result<Option<Vec<u8>>, MountError> {
+    fn read(&mut self, place: Place) -> Result<Result<Vec<u8>, Fault>, MountError> {
+        let mut fault = Fault::Rotten;
         if !self.store.geometry.is_data(place.block) {
-            return Ok(None);
+            return Ok(Err(fault));
         }
-        let found = read_block(self.world, place.block)?;
-        Ok(found.filter(|bytes| self.store.checksums.fit(place.checksum, place.block, bytes)))
+        // What is read wrong once is not blamed.
+        for _ in 0..2 {
+            fault = match read_block(self.world, place.block)? {
+                Some(bytes) if self.store.checksums.fit(place.checksum, place.block, &bytes) => return Ok(Ok(bytes)),
+                Some(_) => Fault::Rotten,
+                None => Fault::Unread,
+            };
+        }
+        Ok(Err(fault))
     }
 
     fn table(&mut self) -> Result<(), MountError> {
@@ -190,6 +254,8 @@ impl<W: World> Check<'_, W> {
                     block,
                     base: absent.from(),
                     page: 0,
+                    end: 0,
+                    fault: Fault::Rotten,
                 });
                 Ok(())
             }
@@ -215,12 +281,14 @@ impl<W: World> Check<'_, W> {
             return Ok(());
         }
         self.reach(place.block)?;
-        if self.read(place)?.is_none() {
+        if let Err(fault) = self.read(place)? {
             self.find(Finding::Damaged {
                 structure: Structure::Table,
                 block: place.block,
                 base: 0,
                 page: 0,
+                end: 0,
+                fault,
             });
         }
         Ok(())
@@ -247,25 +315,29 @@ impl<W: World> Check<'_, W> {
             checksum: entry.checksum,
         };
         let mut bytes = None;
-        if entry.block == LOST {
+        let page = first_page(key);
+        let end = page.saturating_add(reach(key.level));
+        if entry.block == LOST && !self.store.maps.contains(key) {
             self.find(Finding::Lost {
                 base: key.base,
-                page: first_page(key),
+                page,
+                end,
             });
-        } else if entry.block != 0 {
+        } else if entry.block != 0 && entry.block != LOST {
             // A node that many entries share is gone through once: six levels of such nodes would take for ever.
             if !self.reach(entry.block)? {
                 return Ok(());
             }
-            bytes = self.read(place)?;
-            if bytes.is_none() {
-                let page = first_page(key);
-                self.find(Finding::Damaged {
+            match self.read(place)? {
+                Ok(found) => bytes = Some(found),
+                Err(fault) => self.find(Finding::Damaged {
                     structure: Structure::Map,
                     block: entry.block,
                     base: key.base,
                     page,
-                });
+                    end,
+                    fault,
+                }),
             }
         }
         // The node in memory is newer than the one on the disk.
@@ -298,6 +370,7 @@ impl<W: World> Check<'_, W> {
             self.find(Finding::Lost {
                 base: key.base,
                 page: key.index,
+                end: key.index + 1,
             });
             return Ok(());
         }
@@ -315,7 +388,8 @@ impl<W: World> Check<'_, W> {
                 page: key.index,
             });
         }
-        if self.store.geometry.is_data(entry.block) {
+        // The next generation drops one that is to read as zero.
+        if self.store.geometry.is_data(entry.block) && self.pages == Contents::Read && !pending {
             push_reserved(&mut self.batch, (key.base, key.index, entry));
         }
         if self.batch.len() >= BATCH {
@@ -328,25 +402,30 @@ impl<W: World> Check<'_, W> {
     fn read_batch(&mut self) -> Result<(), MountError> {
         let mut batch = core::mem::take(&mut self.batch);
         let store = self.store;
+        let mut doubtful: Vec<(u64, u64, Entry)> = with_room(batch.len())?;
         let mut pages = batch.iter();
         let blocks = batch.iter().map(|&(_, _, entry)| entry.block);
-        let (tally, report) = (&mut self.tally, &mut self.report);
         read_blocks(self.world, blocks, |block, bytes| {
-            let Some(&(base, page, entry)) = pages.next() else {
+            let Some(&page) = pages.next() else {
                 return Ok(());
             };
-            let intact = bytes.is_ok_and(|bytes| store.checksums.fit(entry.checksum, block, bytes));
-            if !intact {
-                tally.findings += 1;
-                report(Finding::Damaged {
+            if !bytes.is_ok_and(|bytes| store.checksums.fit(page.2.checksum, block, bytes)) {
+                push_reserved(&mut doubtful, page);
+            }
+            Ok(())
+        })?;
+        for (base, page, Entry { block, checksum, .. }) in doubtful {
+            if let Err(fault) = self.read(Place { block, checksum })? {
+                self.find(Finding::Damaged {
                     structure: Structure::Page,
                     block,
                     base,
                     page,
+                    end: page + 1,
+                    fault,
                 });
             }
-            Ok(())
-        })?;
+        }
         batch.clear();
         self.batch = batch;
         Ok(())

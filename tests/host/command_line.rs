@@ -6,6 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+#[path = "command_line/repair.rs"]
+mod repair;
+
 /// A folder that goes away.
 struct Folder(PathBuf);
 

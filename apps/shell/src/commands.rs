@@ -238,6 +238,14 @@ static COMMANDS: &[Command] = &[
         Plain(system::sync),
     ),
     command(
+        "scrub",
+        "[wait | stop]",
+        "look at all that is stored, in the background, and tell how far that is",
+        "It reads while nobody else wants the disk, 1 MiB a second at most, and names damage on the terminal. 'scrub wait' \
+         waits for the end (Ctrl-C leaves it running), 'scrub stop' ends it.",
+        Plain(system::scrub),
+    ),
+    command(
         "run",
         "PROGRAM [ARGUMENT...]",
         "run a program; its name alone does as well",

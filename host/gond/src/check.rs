@@ -2,7 +2,8 @@
 //!
 //! The store verifies itself (checksums, table, allocation, journal); on top of that stand the names: every
 //! directory must make sense, every entry lead to an object that lists its capability, and the root Clist be in order.
-//! Objects without a name are no fault: a program may keep a capability elsewhere.
+//! Objects without a name are no fault: a program may keep a capability elsewhere. With `--repair` it tells what can be
+//! done about damage of the store, and does it on a person's word (`check/repair.rs`).
 
 use crate::arguments::{self, count, show_size};
 use crate::disk::lock_image;
@@ -20,6 +21,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use store::{Finding, TailReason};
 
+mod repair;
+
 /// The findings of a check.
 pub struct Checked {
     /// Faults, each a sentence.
@@ -36,48 +39,78 @@ pub struct Checked {
 
 /// Runs `gond check`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let operands = arguments::operands("check", arguments, &["IMAGE"], &["json", "accept-loss"])?;
+    let flags = ["json", "accept-loss", "repair", "yes"];
+    let operands = arguments::operands("check", arguments, &["IMAGE"], &flags)?;
     let path = Path::new(&operands.values[0]);
-    let volume = if operands.has("accept-loss") {
+    let (repair, accept) = (operands.has("repair"), operands.has("accept-loss"));
+    if repair && accept {
+        return Err(arguments::misused(
+            "check",
+            "'--repair' gives up losses, too; give one of the two",
+        ));
+    }
+    if operands.has("yes") && !repair {
+        return Err(arguments::misused("check", "'--yes' belongs to '--repair'"));
+    }
+    if repair {
+        return repair::command(path, operands.has("yes"), operands.has("json"));
+    }
+    let volume = if accept {
         Volume::accept_loss(&lock_image(path)?)?
     } else {
         Volume::open(path)?
     };
     let checked = look(volume)?;
-    let [objects, pages, blocks] = checked.counts;
     if operands.has("json") {
-        let result = json!({
-            "sound": checked.faults.is_empty(), "objects": objects, "pages": pages, "blocks": blocks,
-            "names": checked.names, "unnamed": checked.unnamed, "faults": checked.faults, "notes": checked.notes,
-        });
-        println!("{result}");
+        println!("{}", checked.to_json());
     } else {
-        for note in &checked.notes {
+        checked.show(path);
+    }
+    Ok(checked.status())
+}
+
+impl Checked {
+    /// All of it, for programs.
+    fn to_json(&self) -> serde_json::Value {
+        let [objects, pages, blocks] = self.counts;
+        json!({
+            "sound": self.faults.is_empty(), "objects": objects, "pages": pages, "blocks": blocks,
+            "names": self.names, "unnamed": self.unnamed, "faults": self.faults, "notes": self.notes,
+        })
+    }
+
+    /// All of it, for people.
+    fn show(&self, path: &Path) {
+        let [objects, pages, blocks] = self.counts;
+        for note in &self.notes {
             println!("note: {note}");
         }
-        for fault in &checked.faults {
+        for fault in &self.faults {
             println!("{} {fault}", display::bad("fault:"));
         }
         println!(
             "{} ({}, the root directory, {} without a name), {}, {} in use",
             count(objects, "object"),
-            count(checked.names as u64, "name"),
-            checked.unnamed,
+            count(self.names as u64, "name"),
+            self.unnamed,
             count(pages, "page"),
             count(blocks, "block")
         );
-        if checked.faults.is_empty() {
+        if self.faults.is_empty() {
             println!("{} is sound", path.display());
         } else {
-            let faults = count(checked.faults.len() as u64, "fault");
+            let faults = count(self.faults.len() as u64, "fault");
             println!("{} has {faults}", path.display());
         }
     }
-    Ok(if checked.faults.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+
+    fn status(&self) -> ExitCode {
+        if self.faults.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Checks an image; an error if anything is wrong with it.
@@ -105,15 +138,42 @@ fn look(mut volume: Volume) -> Result<Checked> {
     };
     let names = Names::of(&mut volume);
     tell_mount(&volume, &names, &mut checked);
+    let records = volume.objects();
+    let pages_of = |base| {
+        records
+            .iter()
+            .find(|record| record.base == base)
+            .map_or(0, |record| record.pages)
+    };
+    let mut lost = BTreeMap::<u64, u64>::new();
     let (store, world) = volume.parts();
     let faults = &mut checked.faults;
-    let mut tell = |finding: Finding| faults.push(describe(finding, &names));
+    let mut tell = |finding: Finding| match finding {
+        Finding::Lost { base, page, end } => {
+            *lost.entry(base).or_default() += end.min(pages_of(base)).saturating_sub(page);
+        }
+        other => faults.push(describe(other, &names)),
+    };
     world.show(Some(Job::begin("checking")));
     let verified = store
         .verify(world, &mut tell)
         .map_err(|error| anyhow!("cannot verify: {error}"));
     world.show(None);
     let verified = verified?;
+    for (base, pages) in lost {
+        checked.notes.push(format!(
+            "{} of {} {} lost to damage: reading one is an error, until it is written anew",
+            count(pages, "page"),
+            names.object(base),
+            if pages == 1 { "was" } else { "were" }
+        ));
+    }
+    let report = volume.report();
+    if verified.findings > 0 || !report.losses.is_empty() || !report.damage.is_empty() {
+        checked.notes.push(
+            "'gond check IMAGE --repair' says what can be done about what is damaged, before it does it".to_owned(),
+        );
+    }
     checked.counts = [verified.objects, verified.pages, verified.blocks];
     check_sizes(&volume, &names, &mut checked);
     check_names(&mut volume, &mut checked);
@@ -204,6 +264,7 @@ fn describe(finding: Finding, names: &Names) -> String {
             block,
             base,
             page,
+            ..
         } if base != 0 => {
             format!(
                 "{structure:?} at block {block} is damaged: page {page} of {}",
@@ -211,7 +272,7 @@ fn describe(finding: Finding, names: &Names) -> String {
             )
         }
         Finding::Damaged { structure, block, .. } => format!("{structure:?} at block {block} is damaged"),
-        Finding::Lost { base, page } => format!("page {page} of {} was lost to damage", names.object(base)),
+        Finding::Lost { base, page, .. } => format!("page {page} of {} was lost to damage", names.object(base)),
         Finding::SharedBlock(block) => format!("block {block} is reached twice, or lies outside of the data"),
         Finding::MarkedFree(block) => format!("block {block} is in use and marked as free"),
         Finding::Leaked(block) => format!("block {block} is marked as in use and nothing leads to it"),

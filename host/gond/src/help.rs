@@ -215,13 +215,21 @@ Modules: one text for everybody, private data behind a register.
 ";
 
 const CHECK: &str = "\
-./gond check IMAGE [--json] [--accept-loss]
+./gond check IMAGE [--json] [--repair [--yes] | --accept-loss]
 
 Verifies every checksum, the object table, the allocation and the journal of a
 disk image, and that the names in its directories lead to objects with valid
 capabilities. Names the objects that were stable and are lost, or may be lost.
 Nothing is written. The exit status is 0 if all is well.
 
+  --repair       say, line by line, what is damaged on the disk, what it belongs
+                 to and what a repair would do about it: what is written anew,
+                 what is rebuilt and what is lost. Nothing is written, unless
+                 'yes' is typed at a terminal; the status is 0 if there is
+                 nothing to do. Names, directories and Clists are the matter of
+                 './gond mend'.
+  --yes          do it, all of it or nothing, and check the image again. Copy
+                 the image first: what is said to be lost is lost for ever.
   --accept-loss  write: the system does not start from an image that has lost
                  something that was stable. This gives it up for ever, tells
                  what it was, and the next start goes on without it. Copy the

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountMode, MountReport,
-    ObjectRecord, PageFlags, Pages, PutError, Random, ReadStart, Stats, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountError, MountMode,
+    MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, Stats, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -85,6 +85,57 @@ impl Volume {
     /// Opens an image for change as it is, and so gives up what it has lost.
     pub fn accept_loss(lock: &ImageLock) -> Result<Self> {
         Self::mount(HostWorld::open_for_change(lock)?, lock.path(), MountMode::AcceptLoss)
+    }
+
+    /// Opens what is left of an image, for reading, and tells what a repair would do.
+    pub fn open_for_repair(path: &Path) -> Result<(Self, Plan)> {
+        let world = HostWorld::open(path)?;
+        Self::mount_for_repair(world, path)
+    }
+
+    /// Does what a repair was said to do, if that is still what there is to do.
+    pub fn repair(lock: &ImageLock, said: &Plan) -> Result<()> {
+        let path = lock.path();
+        let (mut volume, plan) = Self::mount_for_repair(HostWorld::open_for_change(lock)?, path)?;
+        if plan.steps != said.steps {
+            bail!(
+                "nothing was changed: the second look at {} has found something else than the first. Copy the image to \
+                 a disk that works, and repair the copy",
+                path.display()
+            );
+        }
+        volume.store.repair(&mut volume.world, &plan).map_err(|error| {
+            let change = if volume.store.may_have_committed() {
+                ", or is repaired: './gond check IMAGE' shows it"
+            } else {
+                ""
+            };
+            anyhow!(
+                "{} was not repaired, and is as it was before{change}: {error}",
+                path.display()
+            )
+        })
+    }
+
+    fn mount_for_repair(mut world: HostWorld, path: &Path) -> Result<(Self, Plan)> {
+        let (store, plan) = Store::mount_for_repair(&mut world).map_err(|error| {
+            let advice = match error {
+                MountError::Damaged(..) => {
+                    ". Nothing else on the image says what stood there: what can be had back is in an older copy of it"
+                }
+                _ => "",
+            };
+            anyhow!("{} cannot be repaired: {error}{advice}", path.display())
+        })?;
+        let volume = Self {
+            world,
+            before: store.stats(),
+            store,
+            report: plan.report.clone(),
+            path: path.into(),
+            changed: BTreeMap::new(),
+        };
+        Ok((volume, plan))
     }
 
     /// Makes an image with an empty store of a new file; complaints name it `path`.

@@ -6,8 +6,8 @@ use abi::{
     call::arguments::{SystemControl, SystemInfo},
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
-        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN,
-        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
+        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport, TOPIC_BOOT,
+        TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
     },
 };
 use kcore::{SpaceId, wait::Key};
@@ -86,6 +86,19 @@ impl Server {
         })
     }
 
+    /// Begins or ends a scrub, which goes on with the clock.
+    fn scrub_control(&mut self, world: &mut impl World, caller: Caller, argument: u64) -> Answer {
+        if argument > 1 {
+            return Err(Error::BadArgument.into());
+        }
+        self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D)?;
+        match argument {
+            0 => self.store.scrub_end(world),
+            _ => self.store.scrub_begin(),
+        }
+        Ok((0, 0))
+    }
+
     /// `SystemControl`: operation, argument.
     pub fn system_control(&mut self, world: &mut impl World, caller: Caller, arguments: SystemControl) -> Outcome {
         let SystemControl { operation, argument } = arguments;
@@ -95,6 +108,7 @@ impl Server {
                 Some(argument as u8)
             }
             CONTROL_REBOOT => Some(EXIT_REBOOT),
+            CONTROL_SCRUB => return Outcome::from(self.scrub_control(world, caller, argument)),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };
         let begun = self.threads.record(caller.thread).continuation;

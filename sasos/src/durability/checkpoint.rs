@@ -31,6 +31,8 @@ use crate::{
 pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
 const HELD_MANY: u64 = 64;
+/// Blocks that a scrub looks at in a period, while nobody wants the disk: 1 MiB, for some three million instructions.
+const SCRUB_BLOCKS: u64 = 256;
 /// The cost of taking a page in that was read.
 const COST_ARRIVAL: Cost = Cost::calling(1_600, 4);
 /// Failed syncs that are remembered for those who wait for them.
@@ -366,6 +368,9 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
+        if !self.checkpoint.is_closing() {
+            self.store.scrub_some(SCRUB_BLOCKS);
+        }
         // Blocks of removed objects are free after a second checkpoint.
         let frees = self.store.stats().held > HELD_MANY;
         if self.pager.dirty > 0 || self.checkpoint.changed || frees {
@@ -455,9 +460,20 @@ impl Server {
                 self.sync_by_checkpoint(world, ticket);
             }
             Event::SyncNeedsCheckpoint(ticket) => self.sync_by_checkpoint(world, ticket),
-            Event::Damaged { structure, block } => {
-                world.log(format_args!("the disk is damaged: {structure:?} in block {block}"));
-            }
+            Event::Damaged {
+                structure,
+                block,
+                base: 0,
+                ..
+            } => world.log(format_args!("the disk is damaged: {structure:?} in block {block}")),
+            Event::Damaged {
+                structure,
+                block,
+                base,
+                page,
+            } => world.log(format_args!(
+                "the disk is damaged: {structure:?} in block {block}, page {page} of object {base:#x}"
+            )),
         }
     }
 
@@ -553,7 +569,7 @@ impl Server {
 
     /// The report of `SystemInfo` on the store.
     pub fn store_report(&self) -> StoreReport {
-        let stats = self.store.stats();
+        let (stats, scrub) = (self.store.stats(), self.store.scrub_report());
         StoreReport {
             blocks: stats.blocks,
             free: stats.free,
@@ -565,6 +581,11 @@ impl Server {
             damaged: stats.damaged,
             cut: self.checkpoint.cut,
             checkpoints: self.checkpoint.good,
+            scrubbing: scrub.runs.into(),
+            scrub_seen: scrub.seen,
+            scrub_all: scrub.all.max(scrub.seen),
+            scrub_damaged: scrub.damaged,
+            scrubs: scrub.passes,
         }
     }
 }

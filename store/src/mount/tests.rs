@@ -145,7 +145,7 @@ fn a_table_that_is_too_high_is_refused() {
 fn the_generation_before_is_found() {
     let (mut world, _, superblock) = sample();
     let found = find_superblocks(&mut world, MountMode::ReadOnly).expect("a store");
-    let before = found.previous.map(|previous| previous.generation);
+    let before = found.previous.map(|previous| previous.0.generation);
     assert_eq!(
         (found.current.generation, before),
         (superblock.generation, Some(superblock.generation - 1))

@@ -273,6 +273,40 @@ impl Table {
         Ok(())
     }
 
+    /// Gives up the rows of a leaf that is not in memory: it is empty from now on, and is written so.
+    pub(crate) fn give_up(&mut self, leaf: NodeId, address: u64) {
+        if self.leaf_of(address) != leaf || !matches!(self.body(leaf), Body::Absent(_)) {
+            return;
+        }
+        self.keep_until_written(address);
+        let node = &mut self.nodes[leaf as usize];
+        let gone = core::mem::take(&mut node.summary);
+        node.body = Body::Leaf(Vec::new());
+        self.rows -= u64::from(gone.rows);
+        self.overflow -= u64::from(gone.overflow);
+    }
+
+    /// Adds the sums over all rows up anew. All are in memory.
+    pub(crate) fn add_up_all(&mut self) {
+        let mut totals = Totals {
+            births: self.totals.births,
+            ..Totals::default()
+        };
+        for node in self.nodes.iter() {
+            if let Body::Leaf(rows) = &node.body {
+                for row in rows {
+                    totals.add(&row.record);
+                }
+            }
+        }
+        self.totals = totals;
+    }
+
+    /// Notes that births below that number were given.
+    pub(crate) fn raise_births(&mut self, births: u64) {
+        self.totals.births = self.totals.births.max(births);
+    }
+
     /// Notes why a leaf could not be read.
     pub(crate) fn set_bad(&mut self, leaf: NodeId, reason: BadRows) {
         if let Body::Absent(bad) = &mut self.nodes[leaf as usize].body {

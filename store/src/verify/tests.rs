@@ -59,7 +59,8 @@ fn verify(world: &mut PlainWorld, store: &Store) -> (Verification, Vec<Finding>)
     let tally = store
         .verify(world, &mut |finding| findings.push(finding))
         .expect("memory");
-    assert_eq!(tally.findings, findings.len() as u64);
+    let wrong = findings.iter().filter(|found| !matches!(found, Finding::Lost { .. }));
+    assert_eq!(tally.findings, wrong.count() as u64);
     (tally, findings)
 }
 
@@ -134,6 +135,8 @@ fn a_block_with_two_ways_to_it_or_outside_is_found() {
             block: outside,
             base: SMALL,
             page: 0,
+            end: FANOUT,
+            fault: Fault::Rotten,
         };
         assert_eq!(
             found(|_, store| put(store, SMALL, 1, outside)),
@@ -178,7 +181,11 @@ fn lost_maps_and_pages_beyond_the_end_are_found() {
     let (_, store) = sample();
     let leaked = Finding::Leaked(small(&store).block);
     for levels in [0, 1] {
-        let lost = Finding::Lost { base: SMALL, page: 0 };
+        let lost = Finding::Lost {
+            base: SMALL,
+            page: 0,
+            end: reach(levels),
+        };
         assert_eq!(found(|_, store| put(store, SMALL, levels, LOST)), [lost, leaked]);
     }
     let beyond = |page| Finding::BeyondEnd { base: LARGE, page };
@@ -225,6 +232,8 @@ fn each_damaged_block_is_named() {
                     block: named,
                     base,
                     page,
+                    fault: Fault::Rotten,
+                    ..
                 } if named == block => names.push((structure, base, page)),
                 // Nobody knows what stands below a damaged node.
                 Finding::Leaked(_) if matches!(names.last(), Some((Structure::Map, ..))) => {}
@@ -262,6 +271,7 @@ fn what_cannot_be_read_is_damaged() {
         [Finding::Damaged {
             structure: Structure::Page,
             base: SMALL,
+            fault: Fault::Unread,
             ..
         }]
     ));

@@ -23,6 +23,9 @@ fn none(arguments: &[&str]) -> Outcome {
     }
 }
 
+/// The time between two looks at a scrub that is waited for.
+const SCRUB_LOOK_NS: u64 = 200_000_000;
+
 pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
     println!(
@@ -140,6 +143,39 @@ pub fn mem(_: &mut Shell, arguments: &[&str]) -> Outcome {
 pub fn sync(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
     Ok(system::checkpoint()?)
+}
+
+pub fn scrub(_: &mut Shell, arguments: &[&str]) -> Outcome {
+    match arguments {
+        [] => system::scrub()?,
+        ["wait"] => {
+            system::scrub()?;
+            while system::store()?.scrubbing != 0 {
+                attention::sleep_ns(SCRUB_LOOK_NS)?;
+            }
+        }
+        ["stop"] => system::stop_scrub()?,
+        _ => return Err(Complaint::Usage),
+    }
+    let store = system::store()?;
+    let state = match (store.scrubbing, store.scrubs) {
+        (0, 0) => "stopped",
+        (0, _) => "over",
+        _ => "under way",
+    };
+    let damage = match store.scrub_damaged {
+        0 => "none is damaged",
+        _ => "some are damaged: './gond check IMAGE --repair' tells what can be done",
+    };
+    let all = match store.scrubbing {
+        0 => alloc::string::String::new(),
+        _ => format!(" of {}", store.scrub_all),
+    };
+    println!("scrub {state}: {}{all} blocks, {damage}", store.scrub_seen);
+    if store.scrub_damaged > 0 {
+        println!("  damaged  {:>10}  blocks", store.scrub_damaged);
+    }
+    Ok(())
 }
 
 pub fn time(shell: &mut Shell, arguments: &[&str]) -> Outcome<u64> {

@@ -250,7 +250,7 @@ impl Driver {
                     .retain(|job| !matches!(job, Job::Sync(other, _) if *other == ticket));
                 self.revert(Some(ticket));
             }
-            Event::Damaged { structure, block } => return Err(format!("{structure:?} damaged at {block}")),
+            Event::Damaged { structure, block, .. } => return Err(format!("{structure:?} damaged at {block}")),
         }
         Ok(())
     }
