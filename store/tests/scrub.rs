@@ -45,9 +45,8 @@ fn finish(store: &mut Store, world: &mut PlainWorld) -> Vec<Named> {
                 page,
             }) => named.push((structure, block, base, page)),
             Some(Event::CheckpointFailed { reason }) => panic!("{reason:?}"),
-            Some(_) => {}
             None if store.is_idle() => return named,
-            None => {}
+            Some(_) | None => {}
         }
     }
 }
