@@ -25,7 +25,7 @@ mod fuzz;
 
 mod mutants;
 
-use crate::arguments::misused;
+use crate::arguments::{misused, show_size};
 use crate::build::{self, Built};
 use crate::disk::lock_image;
 use crate::display::{self, Job};
@@ -285,6 +285,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     let root = place::root()?;
     check_within(&root, &only, dice.within.as_deref())?;
+    note_little_disk(&root);
     let mut tally = Tally::default();
     let is_named = |stage: &&Stage| only.iter().any(|name| name == stage.name);
     let all = STAGES.iter().filter(|stage| only.is_empty() || is_named(stage));
@@ -300,6 +301,22 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// What is built for all stages, and what they write for a while, takes nearly so much of the disk.
+const DISK_BYTES: u64 = 6 << 30;
+
+/// Says so where there is less: what fails then says many other things.
+fn note_little_disk(root: &Path) {
+    let Ok(about) = rustix::fs::statvfs(root) else { return };
+    let free = about.f_bavail.saturating_mul(about.f_frsize);
+    if free < DISK_BYTES && !root.join("target/programs").exists() {
+        display::note(&format!(
+            "{} are free on this disk; the tests build and write up to {}",
+            show_size(free),
+            show_size(DISK_BYTES)
+        ));
+    }
 }
 
 /// Refuses a place for `--in` that no stage would look at, before hours go by.
