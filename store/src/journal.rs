@@ -228,6 +228,11 @@ impl Draft {
         self.bytes.truncate(record_blocks(item_bytes) as usize * BLOCK);
     }
 
+    /// Bytes of the piece that is summed up next, without the zeroes behind the last item.
+    pub(crate) fn left_to_sum(&self) -> usize {
+        self.end.saturating_sub(self.summed).min(BLOCK)
+    }
+
     /// Sums a piece of the length of a block up; the checksum, when that was the last one of a record that begins at `block`.
     pub(crate) fn sum_up(&mut self, checksums: &Checksums, block: u64) -> Option<u64> {
         if self.summed == COVERED {

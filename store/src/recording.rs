@@ -4,14 +4,16 @@ use crate::event::Failure;
 use crate::heap::NoHeap;
 use crate::io::Purpose;
 use crate::journal::{Draft, Item};
-use crate::store::{COST_BLOCK, Store};
+use crate::store::Store;
 use crate::world::{Operation, World};
 
 /// The cost of an item of a record, and of each byte of it.
 const COST_ITEM: u64 = 400;
 const COST_BYTE: u64 = 3;
+/// The cost of summing up a piece of the record, beside its bytes.
+const COST_SUM: u64 = 1_000;
 /// The cost of copying a block of the record, and of having it written.
-const COST_COPY: u64 = 4_000;
+const COST_COPY: u64 = 3_000;
 
 /// The record.
 #[derive(Default)]
@@ -80,10 +82,11 @@ impl Recording {
     /// Sums the record up; tells whether that is done.
     pub(crate) fn sum_up(&mut self, store: &mut Store) -> bool {
         while let Some(draft) = &mut self.draft {
-            if !store.may_go_on(COST_BLOCK) {
+            let cost = COST_SUM + draft.left_to_sum() as u64;
+            if !store.may_go_on(cost) {
                 return false;
             }
-            store.spend(COST_BLOCK);
+            store.spend(cost);
             if let Some(checksum) = draft.sum_up(&store.checksums, Self::start(store)) {
                 self.summed = Some((checksum, draft.blocks().len() as u64));
                 break;
