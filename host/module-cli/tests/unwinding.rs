@@ -172,8 +172,7 @@ fn gdb_sees_functions_lines_and_all_frames() {
         load("steplib"),
         "add-symbol-file steplib-data.sym".to_string(),
         "backtrace".to_string(),
-        // The program that runs the modules may have a function of that name.
-        "print 'steplib.c'::count".to_string(),
+        "print count".to_string(),
         "finish".to_string(),
     ];
     let mut gdb = Command::new("gdb");
