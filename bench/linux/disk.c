@@ -7,7 +7,7 @@
  *
  * Where instructions are counted the clock goes on while nobody runs. So a process of the policy SCHED_IDLE runs
  * whenever all others wait, and the ticks that it counts for itself are taken off. It shares the memory of this
- * process, as the kernel's own idle task would borrow it, and not the table of files, which would make each call dearer.
+ * process, as the kernel's own idle task would borrow it, and not the table of files, which would make calls dearer.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,9 +2,9 @@
  * /init of the Linux peer: brings up what the rows need, runs them, powers the machine off.
  *
  * The kernel hands words of its command line that it does not know to init as environment variables:
- * `peer_mode=icount|time|disk` and, optionally, `peer_rows=NAME,NAME`. Rows go to the second serial line, so that kernel
- * messages on the first cannot tear them. The machine ends through QEMU's isa-debug-exit device: value 0x10 (process
- * status 33) after all rows, 0x11 (35) after a failure; anything else QEMU ends with is a crash.
+ * `peer_mode=icount|time|disk` and, optionally, `peer_rows=NAME,NAME`. Rows go to the second serial line, so that
+ * kernel messages on the first cannot tear them. The machine ends through QEMU's isa-debug-exit device: value 0x10
+ * (process status 33) after all rows, 0x11 (35) after a failure; anything else QEMU ends with is a crash.
  *
  * Started as an ordinary process it prints rows to standard output: `peer` (all), `peer ROW,ROW`, `peer --reference`.
  */

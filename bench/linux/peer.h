@@ -2,9 +2,9 @@
  * The Linux peer of Gondwana's benchmarks: what its files share.
  *
  * One static program is /init of an initramfs. peer.c brings the system up and calls one function per group of rows:
- * calls.c (system calls), memory.c (pages and objects), ipc.c (round trips), tasks.c (threads and processes), disk.c (files),
- * oo1_rows.c (OO1 in one and in two processes, over the database of oo1.c and the client of oo1_client.c). measure.c has the
- * clock and prints rows.
+ * calls.c (system calls), memory.c (pages and objects), ipc.c (round trips), tasks.c (threads and processes), disk.c
+ * (files), oo1_rows.c (OO1 in one and in two processes, over the database of oo1.c and the client of oo1_client.c).
+ * measure.c has the clock and prints rows.
  */
 #ifndef PEER_H
 #define PEER_H
