@@ -80,6 +80,16 @@ uint64_t samples_minimum(struct samples *samples)
 	return samples->ticks[0];
 }
 
+uint64_t samples_mean(const struct samples *samples)
+{
+	uint64_t sum = 0;
+
+	CHECK(samples->count > 0);
+	for (unsigned i = 0; i < samples->count; i++)
+		sum += samples->ticks[i];
+	return sum / samples->count;
+}
+
 static unsigned long long per_operation(const struct samples *samples, uint64_t ticks)
 {
 	return (ticks + samples->batch / 2) / samples->batch;
@@ -99,6 +109,11 @@ static void print_row(const char *name, struct samples *samples, uint64_t ticks,
 void row_print(const char *name, struct samples *samples)
 {
 	print_row(name, samples, samples_median(samples), "");
+}
+
+void row_print_as(const char *name, struct samples *samples, uint64_t ticks, const char *details)
+{
+	print_row(name, samples, ticks, details);
 }
 
 void row_print_better(const char *name, struct samples *samples)

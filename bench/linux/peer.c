@@ -2,9 +2,9 @@
  * /init of the Linux peer: brings up what the rows need, runs them, powers the machine off.
  *
  * The kernel hands words of its command line that it does not know to init as environment variables:
- * `peer_mode=icount|time` and, optionally, `peer_rows=NAME,NAME`. Rows go to the second serial line, so that kernel
- * messages on the first cannot tear them. The machine ends through QEMU's isa-debug-exit device: value 0x10 (process
- * status 33) after all rows, 0x11 (35) after a failure; anything else QEMU ends with is a crash.
+ * `peer_mode=icount|time|disk` and, optionally, `peer_rows=NAME,NAME`. Rows go to the second serial line, so that
+ * kernel messages on the first cannot tear them. The machine ends through QEMU's isa-debug-exit device: value 0x10
+ * (process status 33) after all rows, 0x11 (35) after a failure; anything else QEMU ends with is a crash.
  *
  * Started as an ordinary process it prints rows to standard output: `peer` (all), `peer ROW,ROW`, `peer --reference`.
  */
@@ -109,6 +109,7 @@ static void print_heading(void)
 		   measure_nanoseconds(1000000) != 0 ? "ticks of the host's TSC" : "one tick is one instruction");
 }
 
+/* All rows but those of the disk, which have a machine of their own. */
 static void run_rows(void)
 {
 	rows_calls();
@@ -135,10 +136,13 @@ int main(int count, char **arguments)
 	}
 	set_up_machine();
 	rows_select(getenv("peer_rows"));
-	if (mode == NULL || strcmp(mode, "icount") != 0)
+	if (mode == NULL || strcmp(mode, "time") == 0)
 		measure_calibrate();
 	print_heading();
-	run_rows();
+	if (mode != NULL && strcmp(mode, "disk") == 0)
+		rows_disk();
+	else
+		run_rows();
 	peer_print("# done");
 	end_machine(EXIT_SUCCEEDED);
 	return 1;

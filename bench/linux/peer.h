@@ -2,9 +2,9 @@
  * The Linux peer of Gondwana's benchmarks: what its files share.
  *
  * One static program is /init of an initramfs. peer.c brings the system up and calls one function per group of rows:
- * calls.c (system calls), memory.c (pages and objects), ipc.c (round trips), tasks.c (threads and processes),
- * oo1_rows.c (OO1 in one and in two processes, over the database of oo1.c and the client of oo1_client.c). measure.c has the
- * clock and prints rows.
+ * calls.c (system calls), memory.c (pages and objects), ipc.c (round trips), tasks.c (threads and processes), disk.c
+ * (files), oo1_rows.c (OO1 in one and in two processes, over the database of oo1.c and the client of oo1_client.c).
+ * measure.c has the clock and prints rows.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -47,9 +47,13 @@ void samples_begin(struct samples *samples, unsigned batch);
 void samples_add(struct samples *samples, uint64_t ticks);
 /* The middle and the smallest sample (both of the whole batch). Sorts. */
 uint64_t samples_median(struct samples *samples);
+/* The mean, for work whose cost changes from sample to sample. */
+uint64_t samples_mean(const struct samples *samples);
 uint64_t samples_minimum(struct samples *samples);
 /* Prints `row=NAME ticks=... min=... n=...`, per operation. */
 void row_print(const char *name, struct samples *samples);
+/* The same with `ticks` of a batch as its result, and `details` behind the counts: words with a space before each. */
+void row_print_as(const char *name, struct samples *samples, uint64_t ticks, const char *details);
 /*
  * The same for work whose cost settles at a second level while it runs: `ticks` is the lower of the medians of the
  * first and the last SAMPLES_WINDOW samples, which are printed too (`early=`, `late=`).
@@ -65,6 +69,7 @@ void rows_memory(void);
 void rows_ipc(void);
 void rows_tasks(void);
 void rows_oo1(void);
+void rows_disk(void);
 /* Prints the reference table of docs/spec/oo1.md. */
 void oo1_print_reference(void);
 

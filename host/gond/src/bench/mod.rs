@@ -169,7 +169,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     for &system in &options.systems {
         let mut measured = match system {
             System::Gondwana | System::GondwanaUser => gondwana(system, &options.rows, &report)?,
-            System::Linux => linux(&root, &report)?,
+            System::Linux => linux(&root, &options.rows, &report)?,
         };
         measured.retain(|one| options.rows.is_empty() || options.rows.contains(&one.row));
         results.extend(measured);
@@ -478,8 +478,33 @@ impl std::io::Write for Progress<'_> {
     }
 }
 
-/// The rows of Linux.
-fn linux(root: &Path, report: &Report<'_>) -> Result<Vec<Measured>> {
+/// The runs of Linux that give these rows, or all if there are none: how `bench/linux/run` calls each, and what is said meanwhile. Those of the disk
+/// have a machine of their own and, as in Gondwana, no times.
+fn linux_runs(rows: &[String]) -> Vec<(&'static str, Clock, &'static str)> {
+    let is_of_disk = |row: &String| Meter::of(row) == Meter::Disk;
+    let wants_disk = rows.is_empty() || rows.iter().any(is_of_disk);
+    let wants_others = rows.is_empty() || !rows.iter().all(is_of_disk);
+    let all = [
+        (
+            wants_others,
+            "icount",
+            Clock::Instructions,
+            "counting instructions in Linux",
+        ),
+        (
+            wants_disk,
+            "disk",
+            Clock::Instructions,
+            "counting instructions of the disk in Linux",
+        ),
+        (wants_others, "time", Clock::Time, "taking times in Linux"),
+    ];
+    let wanted = all.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+    wanted.map(|(_, mode, clock, what)| (mode, clock, what)).collect()
+}
+
+/// The rows of Linux: these, or all if there are none. Others may be among them, which are measured with them.
+fn linux(root: &Path, rows: &[String], report: &Report<'_>) -> Result<Vec<Measured>> {
     let folder = root.join("target/linux");
     let twins = build::twins(root)?;
     let status = Command::new(root.join("bench/linux/prepare"))
@@ -491,11 +516,8 @@ fn linux(root: &Path, report: &Report<'_>) -> Result<Vec<Measured>> {
     if !status.context("cannot start bench/linux/prepare")?.success() {
         bail!("Linux could not be prepared (above); './gond bench --system gondwana' does without it");
     }
-    let mut outputs: Vec<String> = Vec::new();
-    for (mode, what) in [
-        ("icount", "counting instructions in Linux"),
-        ("time", "taking times in Linux"),
-    ] {
+    let (mut counted, mut timed) = (String::new(), String::new());
+    for (mode, clock, what) in linux_runs(rows) {
         let mut job = Job::begin(what);
         let mut child = Command::new(root.join("bench/linux/run"))
             .arg(&folder)
@@ -505,28 +527,42 @@ fn linux(root: &Path, report: &Report<'_>) -> Result<Vec<Measured>> {
             .spawn()
             .context("cannot start bench/linux/run")?;
         let stdout = child.stdout.take().context("bench/linux/run has no standard output")?;
-        let mut text = String::new();
         for line in BufReader::new(stdout).lines() {
             let line = line.context("cannot read Linux's output")?;
             job.step(&line);
-            if let Some(counted) = outputs.first() {
-                report.tell(rows::complete(System::Linux, counted, &line));
-            }
-            text += &line;
+            let text = match clock {
+                Clock::Instructions => &mut counted,
+                Clock::Time => {
+                    report.tell(rows::complete(System::Linux, &counted, &line));
+                    &mut timed
+                }
+            };
+            *text += &line;
             text.push('\n');
         }
         job.clear();
         if !child.wait()?.success() {
             bail!("Linux could not be measured (above)");
         }
-        outputs.push(text);
     }
-    Ok(rows::merge(System::Linux, &outputs[0], &outputs[1]))
+    Ok(rows::merge(System::Linux, &counted, &timed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn linux_runs_for_what_is_wanted() {
+        let modes = |rows: &[&str]| -> Vec<&str> {
+            let rows: Vec<String> = rows.iter().map(|&row| row.to_owned()).collect();
+            linux_runs(&rows).into_iter().map(|(mode, ..)| mode).collect()
+        };
+        assert_eq!(modes(&[]), ["icount", "disk", "time"]);
+        assert_eq!(modes(&["disk-sync-1", "disk-read-in-turn-mmap"]), ["disk"]);
+        assert_eq!(modes(&["null-call"]), ["icount", "time"]);
+        assert_eq!(modes(&["null-call", "disk-sync-1"]), ["icount", "disk", "time"]);
+    }
 
     #[test]
     fn results_are_compared_or_stored() {
