@@ -169,3 +169,41 @@ fn a_part_that_is_given_again_has_the_new_rights_alone() {
     world.run(&flush(1, page(1), RWX, Own::Kept)).expect("flush");
     assert_eq!(world.translate(2, 1), None);
 }
+
+/// σ₀ grants a page that it has as a small one to a space that has a table there, which is the fast path's case but
+/// for the page's owner: the page is σ₀'s
+/// again when nobody has it, and σ₀ has no hold on it before.
+#[test]
+fn a_small_page_of_sigma0_is_granted_where_a_table_is() {
+    let mut world = World::new(&[(0, 16)], &[0, 1, 2, 3, 15, 255], 1 << 20);
+    for _ in 0..3 {
+        world.create(0, 50_000).expect("a space");
+    }
+    let page = |number| memory(number, PAGE, RWX);
+    for space in [1, 2] {
+        let kept = give(How::Map, 0, page(1), space, page(255));
+        world.run(&kept).expect("the page that makes the table");
+    }
+    let before = world.memory();
+    world.run(&give(How::Grant, 0, page(2), 1, page(0))).expect("grant");
+    assert_eq!((world.translate(1, 0), world.translate(0, 2)), (Some((2, RWX)), None));
+    world.run(&flush(0, page(2), RWX, Own::Kept)).expect("flush");
+    world
+        .run(&flush(0, memory(0, PAGE + 4, RWX), Rights::W, Own::Kept))
+        .expect("flush");
+    assert_eq!(world.translate(1, 0), Some((2, RWX)));
+    // From hand to hand, by the fast path if it takes it.
+    world.run(&give(How::Grant, 1, page(0), 2, page(3))).expect("grant");
+    world.run(&give(How::Map, 2, page(3), 1, page(3))).expect("map");
+    assert_eq!(
+        (world.translate(2, 3), world.translate(1, 3)),
+        (Some((2, RWX)), Some((2, RWX)))
+    );
+    world.run(&flush(2, page(3), RWX, Own::Too)).expect("flush");
+    assert_eq!((world.translate(1, 3), world.translate(0, 2)), (None, Some((2, RWX))));
+    assert_eq!(world.memory(), before);
+    // It goes with its holder, too.
+    world.run(&give(How::Grant, 0, page(2), 1, page(0))).expect("grant");
+    world.run(&Op::Destroy { space: 1 }).expect("destroy");
+    assert_eq!(world.translate(0, 2), Some((2, RWX)));
+}

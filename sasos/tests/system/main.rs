@@ -1,7 +1,7 @@
 //! The system as a whole, on the host: scripted users against server, kernel logic and store.
 //!
 //! * `harness`: plays the machine and the users; `install`: the disk; `check`: what must hold after anything.
-//! * `boot`, `tasks`, `waiting`, `calls`, `locks`, `sight`, `frames`, `exceptions`, `console`: scripts.
+//! * `boot`, `tasks`, `waiting`, `tokens`, `calls`, `locks`, `sight`, `frames`, `exceptions`, `console`: scripts.
 //! * `fuzz`: any call with any argument; `crash`: the power goes, and comes back; `storm`: short memory and a disk that fails; `named`: names and power cuts.
 #![allow(missing_docs, reason = "tests explain themselves")]
 
@@ -23,4 +23,5 @@ mod named;
 mod sight;
 mod storm;
 mod tasks;
+mod tokens;
 mod waiting;
