@@ -238,8 +238,12 @@ fn random(_: &Setting) -> Outcome {
 }
 
 fn control_refusals(_: &Setting) -> Outcome {
-    for operation in [3, 100, u64::MAX] {
+    for operation in [abi::layout::CONTROL_SCRUB + 1, 100, u64::MAX] {
         ensure_error!(call::system_control(operation, 0), BadArgument);
+    }
+    // Neither does a scrub begin or end for a word that means nothing.
+    for word in [2, u64::MAX] {
+        ensure_error!(call::system_control(abi::layout::CONTROL_SCRUB, word), BadArgument);
     }
     // A power-off with an outcome that there is not must not happen.
     for outcome in [0, 1, 0x12, 0x13, 0x110, u64::MAX] {
