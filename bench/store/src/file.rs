@@ -42,7 +42,7 @@ pub struct FileWorld {
     pages: Vec<Box<[u8; BLOCK]>>,
     unused: Vec<Frame>,
     done: VecDeque<(u32, Result<(), DiskError>)>,
-    /// What is written by one request.
+    /// The blocks of the run that is being written, one behind the other.
     run: Vec<u8>,
     chance: u64,
     /// The requests to the file so far.

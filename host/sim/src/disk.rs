@@ -69,7 +69,7 @@ struct Flight {
     request: Request,
     /// The frames behind that of the request, of a read or a write of neighbouring blocks.
     behind: Vec<store::Frame>,
-    /// What a write carries, block by block.
+    /// The contents of a write, block by block.
     data: Vec<Block>,
     /// For a flush: writes before this sequence number become stable.
     mark: u64,

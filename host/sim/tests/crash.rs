@@ -105,7 +105,7 @@ fn short_lives_lose_nothing() {
     }
 }
 
-/// Whatever else goes wrong, with leaves of the table that come and go.
+/// Leaves of the table come and go, beside all other faults of the disk.
 #[test]
 fn a_table_in_parts_loses_nothing() {
     for (kind, seeds) in [

@@ -18,11 +18,11 @@ use store::{Fault, Finding, Plan, Step, Structure};
 /// Names told of the objects that a leaf has lost.
 const NAMES_TOLD: usize = 20;
 
-/// What is said before anything is done.
+/// The plan of a repair, as it is printed before anything is written.
 struct Said {
-    /// What is done, each a sentence.
+    /// The steps of the repair, a sentence each.
     steps: Vec<String>,
-    /// What is left as it is.
+    /// Damage that the repair does not touch, a sentence each.
     left: Vec<String>,
     /// Why nothing can be done, if that is so.
     obstacle: Option<String>,

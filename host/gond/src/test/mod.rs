@@ -303,7 +303,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     })
 }
 
-/// What is built for all stages, and what they write for a while, takes nearly so much of the disk.
+/// The space on the disk that all stages need at most, with everything that they build.
 const DISK_BYTES: u64 = 6 << 30;
 
 /// Says so where there is less: what fails then says many other things.

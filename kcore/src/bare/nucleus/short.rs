@@ -73,7 +73,7 @@ fn landing(source: u64, window: u64) -> Option<(u64, u64, u64)> {
     Some((given / PAGE, lands / PAGE, size.min(room) / PAGE))
 }
 
-/// What the thread was doing that was given an item.
+/// The reason for which the receiver of an item had waited.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Given {
     /// It waited for a message.

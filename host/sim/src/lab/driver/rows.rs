@@ -46,7 +46,7 @@ impl Driver {
         let outcome = match self.tried(|store, world| store.read_rows(world, absent)) {
             Ok(key) => self.wait_for(key),
             Err(BadRows::Disk) if self.options.failing != 0 => Ok(()),
-            // What makes the next attempt go well.
+            // Behind the events the next attempt goes well.
             Err(BadRows::Memory) if self.options.memory => self.events(),
             Err(bad) => Err(format!("the rows from {:#x} on: {bad:?}", absent.from())),
         };
