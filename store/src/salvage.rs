@@ -10,7 +10,7 @@ use crate::heap::with_room;
 use crate::superblock::{Place, Superblock};
 use crate::table::{NodeId, Row, Summary, Table};
 use crate::table_format::{Decoded, FoundRow, decode};
-use crate::table_loading::{build, read_levels};
+use crate::table_loading::{damaged, load_with};
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
@@ -50,21 +50,12 @@ pub(crate) fn salvage_table(
     superblock: &Superblock,
     lost: &mut Lost,
 ) -> Result<Table, MountError> {
-    let mut table = Table::new()?;
-    let root = superblock.table;
-    let damaged = MountError::Damaged(Structure::Table, root.block);
-    if root.block != 0 {
-        let levels = read_levels(world, checksums, superblock)?;
-        build(&mut table, &levels)?;
-        if !table.is_ordered() {
-            return Err(damaged);
-        }
-        table.set_totals(superblock.totals);
+    let mut table = load_with(world, checksums, superblock, |world, table, levels| {
         let mut from = 0;
         for &(place, told) in &levels.leaves {
             let (leaf, (_, end)) = table.leaf_and_range(from);
             match (read_leaf(world, checksums, superblock.address_bits, place, lost)?, told) {
-                (Some(rows), told) => take(&mut table, superblock, (leaf, from), place, (rows, told), lost)?,
+                (Some(rows), told) => take(table, superblock, (leaf, from), place, (rows, told), lost)?,
                 (None, None) => return Err(MountError::Damaged(Structure::Table, place.block)),
                 (None, Some(told)) => {
                     table.set_bad(leaf, BadRows::Rotten);
@@ -80,17 +71,14 @@ pub(crate) fn salvage_table(
             }
             from = end;
         }
-        table.count();
-        if levels.leaves.iter().any(|(_, told)| told.is_none()) {
-            table.rewrite_inner()?;
-        }
-        // What has lost its body is written anew.
-        lost.bodies.iter().for_each(|body| table.keep_until_written(body.base));
-    }
+        Ok(())
+    })?;
+    // The next generation writes rows anew that have lost their body.
+    lost.bodies.iter().for_each(|body| table.keep_until_written(body.base));
     if table.is_sound() && table.len() == superblock.objects {
         Ok(table)
     } else {
-        Err(damaged)
+        Err(damaged(superblock))
     }
 }
 

@@ -48,42 +48,55 @@ pub(crate) fn load_table(
     superblock: &Superblock,
     leaves: Leaves,
 ) -> Result<Table, MountError> {
-    let mut table = Table::new()?;
-    let root = superblock.table;
-    let damaged = MountError::Damaged(Structure::Table, root.block);
-    if root.block != 0 {
-        let levels = read_levels(world, checksums, superblock)?;
-        build(&mut table, &levels)?;
-        if !table.is_ordered() {
-            return Err(damaged);
-        }
-        table.set_totals(superblock.totals);
+    let mut table = load_with(world, checksums, superblock, |world, table, levels| {
         let of_leaves = Leaflets {
             checksums,
             superblock,
             all: leaves == Leaves::All || levels.inner.is_empty(),
             told: &levels.leaves,
         };
-        of_leaves.load(world, &mut table)?;
-        table.count();
-        if levels.leaves.iter().any(|(_, told)| told.is_none()) {
-            table.rewrite_inner()?;
-        }
-    }
+        of_leaves.load(world, table)
+    })?;
     if let Leaves::AsNeeded(most) = leaves {
         table.keep(most);
     }
     // Rows that are not in memory are looked at when they come.
     let sound = (leaves != Leaves::All || table.is_sound()) && table.len() == superblock.objects;
-    if sound { Ok(table) } else { Err(damaged) }
+    if sound { Ok(table) } else { Err(damaged(superblock)) }
+}
+
+/// The table of an image is damaged, and nothing says more.
+pub(crate) fn damaged(superblock: &Superblock) -> MountError {
+    MountError::Damaged(Structure::Table, superblock.table.block)
+}
+
+/// Loads the inner nodes, and the leaves by a function of the caller's.
+pub(crate) fn load_with<W: World>(
+    world: &mut W,
+    checksums: &Checksums,
+    superblock: &Superblock,
+    load_leaves: impl FnOnce(&mut W, &mut Table, &Levels) -> Result<(), MountError>,
+) -> Result<Table, MountError> {
+    let mut table = Table::new()?;
+    if superblock.table.block == 0 {
+        return Ok(table);
+    }
+    let levels = read_levels(world, checksums, superblock)?;
+    build(&mut table, &levels)?;
+    if !table.is_ordered() {
+        return Err(damaged(superblock));
+    }
+    table.set_totals(superblock.totals);
+    load_leaves(world, &mut table, &levels)?;
+    table.count();
+    if levels.leaves.iter().any(|(_, told)| told.is_none()) {
+        table.rewrite_inner()?;
+    }
+    Ok(table)
 }
 
 /// All inner nodes, and where the leaves are.
-pub(crate) fn read_levels(
-    world: &mut impl World,
-    checksums: &Checksums,
-    superblock: &Superblock,
-) -> Result<Levels, MountError> {
+fn read_levels(world: &mut impl World, checksums: &Checksums, superblock: &Superblock) -> Result<Levels, MountError> {
     let mut levels = Levels {
         inner: with_room(HEIGHT_MAX)?,
         leaves: Vec::new(),
@@ -136,7 +149,7 @@ fn begins_with_leaf(
 }
 
 /// Puts the tree together, with leaves that are not in memory.
-pub(crate) fn build(table: &mut Table, levels: &Levels) -> Result<(), MountError> {
+fn build(table: &mut Table, levels: &Levels) -> Result<(), MountError> {
     let mut ids: Vec<NodeId> = with_room(levels.leaves.len())?;
     for &(place, told) in &levels.leaves {
         let id = table.add_loaded(place, Body::Absent(None), told.unwrap_or_default())?;
