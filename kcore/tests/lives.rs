@@ -1,5 +1,8 @@
 //! Whole lives on two machines: one takes the short ways, one only the general one.
 mod fake;
+mod ways;
+
+use std::ops::{Deref, DerefMut};
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,53 +10,45 @@ use abi::{
     Rights,
     nucleus::{ANYONE, Call, EXCHANGE_START, EXCHANGE_STOP, EXCHANGE_WRITE, GRANT, LINK, MAP, NEVER, fpage, tag},
 };
-use fake::{Fake, Random};
+use fake::Random;
 use kcore::{
-    Hardware, Kernel, SpaceId, ThreadId,
-    bare::{Bare, ipc::Apart},
-    event::{Access, Event, Outcome},
+    Hardware, SpaceId, ThreadId,
+    event::{Access, Event},
     paging,
-    thread::{Operation, Resumed, State, Thread},
+    thread::{Operation, State, Thread},
 };
-
-const FIRST: u32 = 0x1000;
-const FRAMES: u32 = 0x208;
-const PLACE: u64 = 0x2000_0000_0000;
-
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Way {
-    General,
-    Short,
-}
+use ways::{FIRST, Machine, PLACE, Short, Way};
 
 struct World {
-    kernel: Kernel<Fake, Bare>,
-    way: Way,
+    machine: Machine,
     spaces: Vec<u64>,
     threads: Vec<u64>,
-    short: [u32; 8],
     calls: u64,
+}
+
+impl Deref for World {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
 }
 
 impl World {
     fn new(way: Way, large: bool, frames: u32, quota: u64) -> Self {
-        let mut kernel = fake::bare(frames);
-        let first = (FIRST, FIRST + if large { 512 } else { FRAMES / 4 });
-        let memory = [first, (FIRST + 512, FIRST + FRAMES)];
-        let root = kernel.sigma0_create(20_000, &memory, &[], 1).expect("σ₀");
-        kernel.nucleus_root(root).expect("memory");
-        let first = kernel
-            .nucleus_thread(root, [0x40_0000, 0x7f_0000, 0], 5)
-            .expect("a thread");
+        let (machine, root, first) = Machine::new(way, large, frames);
         let mut world = Self {
-            kernel,
-            way,
+            machine,
             spaces: vec![0x10000 | u64::from(root.0)],
-            threads: vec![first.0],
-            short: [0; 8],
+            threads: vec![first],
             calls: 0,
         };
-        assert_eq!(world.next(), Some(first.0));
         let pager = world.value(Call::ThreadCreate, [0, 0x40_0000, 0x7e_0000, 0, 5, 0]);
         world.threads.push(pager);
         for _ in 0..3 {
@@ -64,131 +59,8 @@ impl World {
                 world.threads.push(thread);
             }
         }
-        world.call(Call::InterruptBind, [4, world.threads[1], 0, 0, 0, 0]);
+        world.call(Call::InterruptBind, [4, pager, 0, 0, 0, 0]);
         world
-    }
-
-    fn next(&mut self) -> Option<u64> {
-        for _ in 0..100_000 {
-            let index = self.kernel.schedule()?;
-            let thread = &mut self.kernel.threads_mut().table[index as usize];
-            let Some(operation) = thread.operation.take() else {
-                return Some(thread.id.0);
-            };
-            let event = operation.event(thread.id, thread.resumed);
-            let outcome = self.kernel.nucleus_event(event);
-            self.settle(outcome, operation);
-        }
-        panic!("never ends")
-    }
-
-    fn settle(&mut self, outcome: Outcome, operation: Operation) {
-        if let Some(thread) = self.kernel.current_thread_mut() {
-            let (rip, rsp) = (thread.context.rip, thread.context.rsp);
-            match outcome {
-                Outcome::Return(result) => {
-                    let (error, (value, value2)) = match result {
-                        Ok(values) => (0, values),
-                        Err(error) => (error as u64, (0, 0)),
-                    };
-                    thread.context.reset(rip, rsp);
-                    thread.context.set_results(error, value, value2);
-                }
-                Outcome::Again => {
-                    let operation = thread.operation.take().or(Some(operation));
-                    self.kernel.again(operation);
-                }
-                Outcome::Resume | Outcome::Gone => {}
-                Outcome::Block(..) => panic!("the µ-kernel blocks nobody"),
-            }
-        }
-        if self.kernel.should_preempt() {
-            self.kernel.yield_current();
-        }
-    }
-
-    fn call(&mut self, call: Call, arguments: [u64; 6]) {
-        self.calls += 1;
-        let [first, second, third, fourth, ..] = arguments;
-        let short = match (self.way, call) {
-            (Way::Short, Call::Map) => self.kernel.map_short([first, second, third, fourth]),
-            (Way::Short, Call::Flush) => self.kernel.flush_short([first, second, third]),
-            _ => None,
-        };
-        if let Some(value) = short {
-            self.short[usize::from(call == Call::Flush)] += 1;
-            let context = &mut self.kernel.current_thread_mut().expect("it runs").context;
-            context.reset(context.rip, context.rsp);
-            context.set_results(0, value, 0);
-            return;
-        }
-        let (rip, rsp) = (0x40_0000 + first % 4096, 0x7f_0000);
-        if self.way == Way::Short
-            && call == Call::Ipc
-            && let [to, from, tag, timeouts, window, _] = arguments
-        {
-            let context = &self.kernel.current_thread_mut().expect("it runs").context;
-            let words = [context.r12, context.r13, context.r14, context.r15];
-            let arguments = [to, from, tag, timeouts, window];
-            if let Some(to) = self.kernel.ipc_fast(arguments, rip, rsp) {
-                self.short[2] += 1;
-                let context = &mut self.kernel.threads_mut().table[to.receiver as usize].context;
-                context.reset(to.rip, to.rsp);
-                context.set_results(0, tag, to.sender);
-                [context.r12, context.r13, context.r14, context.r15] = words;
-                return;
-            }
-            if let Some(turn) = self.kernel.item_short(arguments, words, (rip, rsp)) {
-                assert_eq!(self.kernel.current(), Some(turn.next));
-                self.short[3] += 1;
-                return;
-            }
-            if let Some(apart) = self.kernel.ipc_apart(arguments, words, (rip, rsp)) {
-                let runs = self.kernel.current().is_some();
-                assert_eq!(runs, apart == Apart::GoesOn);
-                self.short[if runs { 4 } else { 5 }] += 1;
-                if self.kernel.should_preempt() {
-                    self.kernel.yield_current();
-                }
-                return;
-            }
-        }
-        let thread = self.kernel.current_thread_mut().expect("it runs");
-        let event = Event::Call {
-            thread: thread.id,
-            number: call as u64,
-            arguments,
-            resumed: Resumed::First,
-        };
-        if call == Call::Ipc {
-            (thread.context.rip, thread.context.rsp) = (rip, rsp);
-        }
-        let outcome = self.kernel.nucleus_event(event);
-        let number = call as u64;
-        self.settle(outcome, Operation { number, arguments });
-    }
-
-    fn value(&mut self, call: Call, arguments: [u64; 6]) -> u64 {
-        self.call(call, arguments);
-        let context = &self.kernel.current_thread_mut().expect("it runs").context;
-        assert_eq!(context.rax, 0, "{call:?}");
-        context.rdx
-    }
-
-    fn fault(&mut self, address: u64, access: Access) {
-        self.calls += 1;
-        if self.way == Way::Short && self.kernel.fault_short(address, access).is_some() {
-            self.short[6] += 1;
-            return;
-        }
-        let thread = self.kernel.current_thread_mut().expect("it runs").id;
-        let outcome = self.kernel.nucleus_event(Event::Fault {
-            thread,
-            address,
-            access,
-        });
-        assert!(matches!(outcome, Outcome::Gone | Outcome::Again | Outcome::Return(_)));
-        self.settle(outcome, Operation::raised(0, address));
     }
 
     fn exception(&mut self) {
@@ -207,14 +79,7 @@ impl World {
         }
         // The kernel masks it when it comes.
         self.kernel.hardware.masked |= 1 << number;
-        if self.way == Way::Short && self.kernel.interrupt_short(number).is_some() {
-            self.short[7] += 1;
-            return;
-        }
-        self.kernel.interrupt_message(number);
-        if self.kernel.should_preempt() {
-            self.kernel.yield_current();
-        }
+        self.machine.interrupt(number);
     }
 
     fn buffer(&self, index: usize) -> Option<&[std::sync::atomic::AtomicU64; 512]> {
@@ -224,18 +89,6 @@ impl World {
         }
         let (level, entry) = self.entry(thread.space, abi::nucleus::message_buffer(thread.id.0));
         (level == 0 && paging::is_present(entry)).then(|| self.kernel.hardware.table(paging::frame_of(entry)))
-    }
-
-    fn entry(&self, space: SpaceId, address: u64) -> (usize, u64) {
-        let mut table = self.kernel.spaces().get(space).root();
-        for level in (0..4).rev() {
-            let entry = self.kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);
-            if level == 0 || !paging::is_present(entry) || paging::is_large(entry) {
-                return (level, entry);
-            }
-            table = paging::frame_of(entry);
-        }
-        unreachable!("level 0 ends it")
     }
 
     fn is_of_root(&self, thread: u64) -> bool {
@@ -273,8 +126,14 @@ impl World {
     /// One step, the same for both.
     fn takes(&mut self, step: Step) {
         match step {
-            Step::Call(call, arguments) => self.call(call, arguments),
-            Step::Fault(address, access) => self.fault(address, access),
+            Step::Call(call, arguments) => {
+                self.calls += 1;
+                self.call(call, arguments);
+            }
+            Step::Fault(address, access) => {
+                self.calls += 1;
+                self.fault(address, access);
+            }
             Step::Exception => self.exception(),
             Step::Interrupt(number) => self.interrupt(number),
             Step::Pass(us) => {
@@ -449,7 +308,7 @@ impl Chooser<'_> {
 
     /// Mostly one that is there.
     fn space(&mut self) -> u64 {
-        let World { kernel, spaces, .. } = self.world;
+        let (kernel, spaces) = (&self.world.kernel, &self.world.spaces);
         let is_there = |&&id: &&u64| kernel.free_space_quota(SpaceId(id as u32 & 0xffff)).is_some();
         let all: Vec<u64> = spaces[1..].iter().filter(is_there).copied().collect();
         if all.is_empty() || self.below(8) == 0 {
@@ -647,16 +506,16 @@ fn items(random: &mut Random, is_root: bool) -> [u64; 4] {
 }
 
 /// One life; the events that took short ways, and all calls.
-fn life(seed: u64, steps: u64) -> ([u32; 8], u64) {
+fn life(seed: u64, steps: u64) -> ([u32; Short::Kinds as usize], u64) {
     let mut random = Random(seed);
     let large = random.below(2) == 0;
     let frames = [600, 600, 150, 110][random.below(4)];
     let quota = [4000, 4000, 400, 150][random.below(4)];
-    let mut worlds = [Way::General, Way::Short].map(|way| World::new(way, large, frames, quota));
+    let mut worlds = [Way::General, Way::ShortFirst].map(|way| World::new(way, large, frames, quota));
     let mut idle = 0;
     for number in 0..steps {
         let context = format!("repeat with GOND_SEED={seed}: step {number}");
-        let turns = worlds.each_mut().map(World::next);
+        let turns = worlds.each_mut().map(|world| world.next());
         assert_eq!(turns[0], turns[1], "{context}");
         idle = if turns[0].is_some() { 0 } else { idle + 1 };
         let world = &worlds[0];
@@ -708,7 +567,7 @@ fn lives_are_the_same_on_both_ways() {
         Some(seed) => seed..seed + 1,
         None => from..from + number("GOND_RUNS").unwrap_or(100),
     };
-    let (mut sums, mut calls) = ([0; 8], 0);
+    let (mut sums, mut calls) = ([0; Short::Kinds as usize], 0);
     for seed in seeds {
         let (short, count) = life(seed, 1500);
         (sums.iter_mut().zip(short)).for_each(|(sum, count)| *sum += count);

@@ -2,6 +2,9 @@
 //! nothing tells them apart. (That mappings themselves come out the same is tested in `mapping`, whose calls take both.)
 
 mod fake;
+mod ways;
+
+use std::ops::{Deref, DerefMut};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,54 +13,35 @@ use abi::{
     address::PAGE,
     nucleus::{ANYONE, Call, GRANT, LINK, MAP, MESSAGE_AREA, NEVER, ROOT_GIVES_BELOW, fpage, tag},
 };
-use fake::{Fake, Random};
+use fake::Random;
 use kcore::{
-    Hardware, Kernel, SpaceId, ThreadId,
-    bare::{
-        Bare,
-        ipc::Apart,
-        mapping::{NODE_UNITS, TABLE_UNITS},
-    },
+    Hardware, SpaceId, ThreadId,
+    bare::mapping::{NODE_UNITS, TABLE_UNITS},
     event::{Access, Event, Outcome},
     paging,
-    thread::{Operation, Resumed, State},
+    thread::{Operation, State},
 };
-
-/// First frame of σ₀, and of its memory; a slot and some pages more.
-const FIRST: u32 = 0x1000;
-const FRAMES: u32 = 0x208;
-/// The addresses at which pages are touched.
-const PLACE: u64 = 0x2000_0000_0000;
-
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Way {
-    General,
-    ShortFirst,
-}
+use ways::{FIRST, FRAMES, Machine, PLACE, Short, Way};
 
 struct World {
-    kernel: Kernel<Fake, Bare>,
-    way: Way,
+    machine: Machine,
     /// Identifiers and numbers of σ₀ and two spaces below it.
     spaces: Vec<(u64, SpaceId)>,
     threads: Vec<u64>,
-    /// Events that took a fast path, by kind.
-    short: [u32; Short::Kinds as usize],
 }
 
-/// The cases that have fast paths: a page or a slot is given, a page is taken, a message of words, a message with an item, a fault or an interrupt
-/// becomes a message, half a message is over at once or waits.
-enum Short {
-    Map,
-    Link,
-    Flush,
-    Fast,
-    Answer,
-    Fault,
-    Interrupt,
-    Over,
-    Waits,
-    Kinds,
+impl Deref for World {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
 }
 
 /// Nine in ten of the fast paths that were taken when this was measured, with large pages and without. A case that leaves the
@@ -71,24 +55,13 @@ const LEAST: [[u32; Short::Kinds as usize]; 2] = [
 type Picture = (State, Option<Operation>, [u64; 9]);
 
 impl World {
-    /// σ₀ has its memory as a large page and some small ones, or as small ones alone.
     fn new(way: Way, large: bool) -> Self {
-        let mut kernel = fake::bare(400);
-        let first = (FIRST, FIRST + if large { 512 } else { FRAMES / 4 });
-        let memory = [first, (FIRST + 512, FIRST + FRAMES)];
-        let root = kernel.sigma0_create(20_000, &memory, &[], 1).expect("σ₀");
-        kernel.nucleus_root(root).expect("memory");
-        let first = kernel
-            .nucleus_thread(root, [0x40_0000, 0x7f_0000, 0], 5)
-            .expect("a thread");
+        let (machine, root, first) = Machine::new(way, large, 400);
         let mut world = Self {
-            kernel,
-            way,
+            machine,
             spaces: vec![(0, root)],
-            threads: vec![first.0],
-            short: [0; Short::Kinds as usize],
+            threads: vec![first],
         };
-        assert_eq!(world.next(), Some(first.0));
         let pager = world.value(Call::ThreadCreate, [0, 0x40_0000, 0x7e_0000, 0, 5, 0]);
         world.threads.push(pager);
         for _ in 0..2 {
@@ -99,155 +72,8 @@ impl World {
                 world.threads.push(thread);
             }
         }
-        world.call(Call::InterruptBind, [4, world.threads[1], 0, 0, 0, 0]);
+        world.call(Call::InterruptBind, [4, pager, 0, 0, 0, 0]);
         world
-    }
-
-    /// The thread whose turn it is, everything done that it had to do again.
-    fn next(&mut self) -> Option<u64> {
-        loop {
-            let index = self.kernel.schedule()?;
-            let thread = &mut self.kernel.threads_mut().table[index as usize];
-            let Some(operation) = thread.operation.take() else {
-                return Some(thread.id.0);
-            };
-            let (number, arguments, resumed) = (operation.number, operation.arguments, thread.resumed);
-            let event = Event::Call {
-                thread: thread.id,
-                number,
-                arguments,
-                resumed,
-            };
-            let outcome = self.kernel.nucleus_event(event);
-            self.settle(outcome, operation);
-        }
-    }
-
-    fn settle(&mut self, outcome: Outcome, operation: Operation) {
-        let Some(thread) = self.kernel.current_thread_mut() else {
-            return;
-        };
-        let (rip, rsp) = (thread.context.rip, thread.context.rsp);
-        match outcome {
-            Outcome::Return(result) => {
-                let (error, (value, value2)) = match result {
-                    Ok(values) => (0, values),
-                    Err(error) => (error as u64, (0, 0)),
-                };
-                thread.context.reset(rip, rsp);
-                thread.context.set_results(error, value, value2);
-            }
-            Outcome::Again => {
-                let operation = thread.operation.take().or(Some(operation));
-                self.kernel.again(operation);
-            }
-            Outcome::Resume | Outcome::Gone => {}
-            Outcome::Block(..) => panic!("the µ-kernel blocks nobody"),
-        }
-        if self.kernel.should_preempt() {
-            self.kernel.yield_current();
-        }
-    }
-
-    fn call(&mut self, call: Call, arguments: [u64; 6]) {
-        let [first, second, third, fourth, ..] = arguments;
-        let short = match (self.way, call) {
-            (Way::ShortFirst, Call::Map) => self.kernel.map_short([first, second, third, fourth]),
-            (Way::ShortFirst, Call::Flush) => self.kernel.flush_short([first, second, third]),
-            _ => None,
-        };
-        if let Some(value) = short {
-            let kind = match (call, fourth) {
-                (Call::Flush, _) => Short::Flush,
-                (_, LINK) => Short::Link,
-                _ => Short::Map,
-            };
-            self.short[kind as usize] += 1;
-            let context = &mut self.kernel.current_thread_mut().expect("it runs").context;
-            context.reset(context.rip, context.rsp);
-            context.set_results(0, value, 0);
-            return;
-        }
-        let (rip, rsp) = (0x40_0000 + first % 4096, 0x7f_0000);
-        if self.way == Way::ShortFirst
-            && call == Call::Ipc
-            && let [to, from, tag, timeouts, window, _] = arguments
-        {
-            let context = &self.kernel.current_thread_mut().expect("it runs").context;
-            let words = [context.r12, context.r13, context.r14, context.r15];
-            let arguments = [to, from, tag, timeouts, window];
-            if let Some(to) = self.kernel.ipc_fast(arguments, rip, rsp) {
-                self.short[Short::Fast as usize] += 1;
-                // The entry code leaves this in the receiver's registers.
-                let context = &mut self.kernel.threads_mut().table[to.receiver as usize].context;
-                context.reset(to.rip, to.rsp);
-                context.set_results(0, tag, to.sender);
-                [context.r12, context.r13, context.r14, context.r15] = words;
-                return;
-            }
-            if let Some(turn) = self.kernel.item_short(arguments, words, (rip, rsp)) {
-                assert_eq!(self.kernel.current(), Some(turn.next));
-                self.short[Short::Answer as usize] += 1;
-                return;
-            }
-            if let Some(apart) = self.kernel.ipc_apart(arguments, words, (rip, rsp)) {
-                let runs = self.kernel.current().is_some();
-                assert_eq!(runs, apart == Apart::GoesOn);
-                self.short[if runs { Short::Over } else { Short::Waits } as usize] += 1;
-                if self.kernel.should_preempt() {
-                    self.kernel.yield_current();
-                }
-                return;
-            }
-        }
-        let thread = self.kernel.current_thread_mut().expect("it runs");
-        let event = Event::Call {
-            thread: thread.id,
-            number: call as u64,
-            arguments,
-            resumed: Resumed::First,
-        };
-        if call == Call::Ipc {
-            (thread.context.rip, thread.context.rsp) = (rip, rsp);
-        }
-        let outcome = self.kernel.nucleus_event(event);
-        let number = call as u64;
-        self.settle(outcome, Operation { number, arguments });
-    }
-
-    fn value(&mut self, call: Call, arguments: [u64; 6]) -> u64 {
-        self.call(call, arguments);
-        let context = &self.kernel.current_thread_mut().expect("it runs").context;
-        assert_eq!(context.rax, 0, "{call:?}");
-        context.rdx
-    }
-
-    fn fault(&mut self, address: u64, access: Access) {
-        if self.way == Way::ShortFirst && self.kernel.fault_short(address, access).is_some() {
-            self.short[Short::Fault as usize] += 1;
-            return;
-        }
-        let thread = self.kernel.current_thread_mut().expect("it runs").id;
-        let event = Event::Fault {
-            thread,
-            address,
-            access,
-        };
-        self.kernel.nucleus_event(event);
-        if self.kernel.should_preempt() {
-            self.kernel.yield_current();
-        }
-    }
-
-    fn interrupt(&mut self) {
-        if self.way == Way::ShortFirst && self.kernel.interrupt_short(4).is_some() {
-            self.short[Short::Interrupt as usize] += 1;
-            return;
-        }
-        self.kernel.interrupt_message(4);
-        if self.kernel.should_preempt() {
-            self.kernel.yield_current();
-        }
     }
 
     /// A thread's message buffer.
@@ -280,19 +106,6 @@ impl World {
             (thread.state, thread.operation, registers)
         };
         self.threads.iter().map(thread).collect()
-    }
-
-    /// The entry at which the way to an address ends, and at which level.
-    fn entry(&self, space: SpaceId, address: u64) -> (usize, u64) {
-        let mut table = self.kernel.spaces().get(space).root();
-        for level in (0..4).rev() {
-            let entry = self.kernel.hardware.table(table)[(address >> (12 + 9 * level)) as usize & 511].load(Relaxed);
-            if level == 0 || !paging::is_present(entry) || paging::is_large(entry) {
-                return (level, entry);
-            }
-            table = paging::frame_of(entry);
-        }
-        unreachable!("level 0 ends it")
     }
 
     fn check(&mut self) -> Result<(), &'static str> {
@@ -419,7 +232,7 @@ fn short_ways_do_what_the_general_one_does() {
         let mut idle = 0;
         for number in 0..600 {
             let context = format!("seed {seed}, step {number}");
-            let turns = worlds.each_mut().map(World::next);
+            let turns = worlds.each_mut().map(|world| world.next());
             assert_eq!(turns[0], turns[1], "{context}");
             let taken = match turns[0] {
                 Some(_) => step(&mut random, &worlds[0]),
@@ -441,7 +254,7 @@ fn short_ways_do_what_the_general_one_does() {
                 match taken {
                     Step::Call(call, arguments) => world.call(call, arguments),
                     Step::Fault(address, access) => world.fault(address, access),
-                    Step::Interrupt => world.interrupt(),
+                    Step::Interrupt => world.interrupt(4),
                     Step::Pass(us) => {
                         world.kernel.hardware.now_ns += us * 1000;
                         if world.kernel.tick() || world.kernel.should_preempt() {
@@ -610,7 +423,8 @@ fn a_run_of_pages_ends_at_the_limit_of_the_space() {
     let tables = 5 * TABLE_UNITS;
     for more in NODE_UNITS[0]..10 * NODE_UNITS[0] {
         let quota = u64::from(tables + more);
-        let id = world.value(Call::SpaceCreate, [quota, world.threads[1], 0, 0, 0, 0]);
+        let pager = world.threads[1];
+        let id = world.value(Call::SpaceCreate, [quota, pager, 0, 0, 0, 0]);
         // The first page makes the tables, and the next eight are a run.
         for (first, size) in [(8, 12), (0, 15)] {
             let at = |base: u64| fpage(base + first * PAGE, size, Rights::R);
@@ -637,7 +451,8 @@ fn a_run_of_pages_ends_at_the_limit_of_the_space() {
 fn a_page_that_cannot_be_paid_replaces_nothing() {
     let mut world = World::new(Way::General, true);
     let quota = u64::from(3 * TABLE_UNITS + NODE_UNITS[1] + NODE_UNITS[0]);
-    let id = world.value(Call::SpaceCreate, [quota, world.threads[1], 0, 0, 0, 0]);
+    let pager = world.threads[1];
+    let id = world.value(Call::SpaceCreate, [quota, pager, 0, 0, 0, 0]);
     let space = SpaceId(id as u32 & 0xffff);
     let give = |world: &mut World, frame: u32, target: u64, size| {
         let source = fpage(u64::from(frame) * PAGE, size, Rights::RW);
