@@ -1,11 +1,11 @@
 //! The in-system test suite: an ordinary program with a table of cases.
 //!
 //! ```text
-//! suite [--only NAME] [--seed N] [--calls N]
+//! suite [--only NAME] [--verbose] [--seed N] [--calls N]
 //! ```
 //!
 //! runs its cases, or those whose name begins with NAME, and prints a line for each: `ok NAME` or
-//! `FAILED NAME: why`; the last line tells how many passed and failed, and the status is 0 only if
+//! `FAILED NAME: why`, and with `--verbose` another where it begins, `begun NAME`; the last line tells how many passed and failed, and the status is 0 only if
 //! none failed. Everything random follows from the seed, which every failure names.
 //!
 //! Each case runs in a task of its own (`suite --case NAME …`), so one that faults or hangs fails
@@ -89,11 +89,11 @@ rt::entry!(main);
 
 fn main() -> Ended {
     let status = match Invocation::parse(rt::arguments::rest()) {
-        Ok(Invocation::Suite { only, setting }) => runner::run_all(GROUPS, only, setting),
+        Ok(Invocation::Suite { only, verbose, setting }) => runner::run_all(GROUPS, only, verbose, setting),
         Ok(Invocation::Case { name, setting }) => runner::run_case(GROUPS, name, &setting),
         Ok(Invocation::Assistant { role, numbers }) => runner::play(ROLES, role, &numbers),
         Err(why) => {
-            rt::println!("suite: {why}; use: suite [--only NAME] [--seed N] [--calls N]");
+            rt::println!("suite: {why}; use: suite [--only NAME] [--verbose] [--seed N] [--calls N]");
             2
         }
     };

@@ -13,6 +13,8 @@ pub enum Invocation<'a> {
     Suite {
         /// How their names begin; all if none.
         only: Option<&'a str>,
+        /// Whether the beginning of each is told, too.
+        verbose: bool,
         /// Their setting.
         setting: Setting,
     },
@@ -39,11 +41,12 @@ impl<'a> Invocation<'a> {
             seed: Random::at(rt::time::ticks(), 0).word(),
             calls: CALLS,
         };
-        let (mut only, mut name) = (None, None);
+        let (mut only, mut name, mut verbose) = (None, None, false);
         while let Some(option) = arguments.next() {
             let mut value = || arguments.next().ok_or("an option lacks its value");
             match option {
                 "--only" => only = Some(value()?),
+                "--verbose" => verbose = true,
                 "--case" => name = Some(value()?),
                 "--seed" => setting.seed = number(value()?).ok_or("the seed is no number")?,
                 "--calls" => setting.calls = number(value()?).ok_or("the number of calls is no number")?,
@@ -60,7 +63,7 @@ impl<'a> Invocation<'a> {
         }
         Ok(match name {
             Some(name) => Self::Case { name, setting },
-            None => Self::Suite { only, setting },
+            None => Self::Suite { only, verbose, setting },
         })
     }
 }
@@ -85,8 +88,9 @@ mod tests {
     fn every_way_to_start_it_is_understood() {
         let Ok(Invocation::Suite {
             only: Some("pdx"),
+            verbose: true,
             setting,
-        }) = parse("--only pdx --seed 0x10 --calls 5")
+        }) = parse("--only pdx --verbose --seed 0x10 --calls 5")
         else {
             panic!()
         };

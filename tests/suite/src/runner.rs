@@ -17,8 +17,8 @@ const STATUS_INTERRUPTED: u64 = 130;
 /// Status of a program that does not know what it was asked for.
 const STATUS_UNKNOWN: u64 = 2;
 
-/// Runs all cases whose name begins so; gives the status of the program.
-pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 {
+/// Runs all cases whose name begins so, and tells the beginning of each if `verbose`; gives the status of the program.
+pub fn run_all(groups: &[&[Case]], only: Option<&str>, verbose: bool, setting: Setting) -> u64 {
     println!("suite: seed {:#x}", setting.seed);
     let (mut passed, mut failed) = (0_u64, 0_u64);
     let mut before = None;
@@ -28,7 +28,7 @@ pub fn run_all(groups: &[&[Case]], only: Option<&str>, setting: Setting) -> u64 
         .flatten()
         .filter(|case| only.is_none_or(|only| case.name.starts_with(only)))
     {
-        match run_apart(case, &setting) {
+        match run_apart(case, verbose, &setting) {
             Ok(Verdict::Passed) => {
                 println!("ok {}", case.name);
                 passed += 1;
@@ -104,12 +104,15 @@ enum Verdict {
 }
 
 /// Runs a case in a task of its own.
-fn run_apart(case: &Case, setting: &Setting) -> Outcome<Verdict> {
+fn run_apart(case: &Case, verbose: bool, setting: &Setting) -> Outcome<Verdict> {
     let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
     let arguments = ["--case", case.name, "--seed", &seed, "--calls", &calls];
     let task = program()?.start("suite", &arguments, &Options::default())?;
     // It may pass the terminal on. Where the suite does not hold it, that case says so.
     let _ = call::console_foreground(task.thread());
+    if verbose {
+        println!("begun {}", case.name);
+    }
     let shown = match task.wait_for(case.limit_ms * 1_000_000) {
         Err(abi::Error::TimedOut) => {
             task.end(1)?;
