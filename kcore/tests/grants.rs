@@ -23,6 +23,8 @@ const PLACE: u64 = 0x2000_0000_0000;
 struct World {
     kernel: Kernel<Fake, Bare>,
     is_short: bool,
+    /// The last call was done on the fast path.
+    was_short: bool,
 }
 
 impl World {
@@ -75,6 +77,7 @@ impl World {
         let short = (self.is_short && call == Call::Map)
             .then(|| self.kernel.map_short([first, second, third, fourth]))
             .flatten();
+        self.was_short = short.is_some();
         if let Some(value) = short {
             self.answer(Ok((value, 0)));
         } else {
@@ -89,15 +92,20 @@ impl World {
     }
 }
 
-/// A space has eight pages, of which another one has the page `kept` already, and grants all of them.
-fn granted(is_short: bool, kept: u64) -> ((u64, u64), Option<(u32, u32)>) {
+/// A space has eight pages, of which another one has the page `kept` already, and grants all of them: the answer, what the receiver pays, and whether that was done on
+/// the fast path.
+fn granted(is_short: bool, kept: u64) -> ((u64, u64), Option<(u32, u32)>, bool) {
     let mut kernel = fake::bare(400);
     let root = (kernel.sigma0_create(20_000, &[(FIRST, FIRST + 64)], &[], 1)).expect("σ₀");
     kernel.nucleus_root(root).expect("memory");
     kernel
         .nucleus_thread(root, [0x40_0000, 0x7f_0000, 0], 5)
         .expect("a thread");
-    let mut world = World { kernel, is_short };
+    let mut world = World {
+        kernel,
+        is_short,
+        was_short: false,
+    };
     let first = world.next().expect("the first thread");
     let (_, space) = world.call(Call::SpaceCreate, [4000, first, 0, 0, 0, 0]);
     let (_, thread) = world.call(Call::ThreadCreate, [space, 0x40_0000, 0x7d_0000, 0, 5, 0]);
@@ -121,7 +129,8 @@ fn granted(is_short: bool, kept: u64) -> ((u64, u64), Option<(u32, u32)>) {
     let range = fpage(PLACE, 15, Rights::RW);
     let answer = world.call(Call::Map, [range, below, range, GRANT, 0, 0]);
     assert_eq!(world.kernel.mapping_check(), Ok(()));
-    (answer, world.kernel.free_space_quota(SpaceId(below as u32 & 0xffff)))
+    let paid = world.kernel.free_space_quota(SpaceId(below as u32 & 0xffff));
+    (answer, paid, world.was_short)
 }
 
 #[test]
@@ -129,6 +138,7 @@ fn a_range_that_is_granted_in_part_on_the_fast_path_is_counted_whole() {
     for kept in 0..=8 {
         let [general, short] = [false, true].map(|is_short| granted(is_short, kept));
         assert_eq!(general.0, (0, 8), "page {kept}");
-        assert_eq!(short, general, "page {kept}");
+        assert_eq!((short.0, short.1), (general.0, general.1), "page {kept}");
+        assert_eq!(short.2, kept == 8, "page {kept}: all or none");
     }
 }

@@ -4,19 +4,19 @@
 //! Nothing is allocated: the receiver pays for the node from now on, and the giver no more. A run ends at the first page that is another case; what it
 //! did stays, and the slow path goes on from there.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::Rights;
 
 use super::{
     Mapping, NODE_UNITS,
-    short::{index, node_of, record, word},
+    short::{index, record, word},
     tree::{Key, Kind, NONE, Node, pages},
 };
 use crate::{
     Hardware, Kernel,
     bare::Bare,
-    paging::{COUNT_ONE, is_present, is_shared, present_rights, restricted, table_entries},
+    paging::{COUNT_ONE, is_exact_page, is_present, is_shared, present_rights, restricted, table_entries},
 };
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -30,61 +30,78 @@ impl<H: Hardware> Kernel<H, Bare> {
         rights: Rights,
     ) -> u64 {
         let mut done = 0;
-        while done < wanted
-            && self
-                .grant_page((from, source + done), (to, target + done), rights)
-                .is_some()
-        {
-            done += 1;
+        while done < wanted {
+            let granted = self.grant_stretch((from, source + done), (to, target + done), (1, wanted - done), rights);
+            if granted == 0 {
+                break;
+            }
+            done += granted;
         }
         done
     }
 
-    /// Grants one page of `from`, which nobody has from it, to where `to`, another space, has a table and nothing there. The giver's table stays.
+    /// Grants pages of `from`, which nobody has from it, to where `to`, another space, has a table and nothing there: at least and at most so many, within a slot
+    /// of both, or none. How many. The giver's table stays.
     #[inline(always)]
-    fn grant_page(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), rights: Rights) -> Option<()> {
-        let covering = self.small_source(from, source)?;
+    pub(in crate::bare) fn grant_stretch(
+        &mut self,
+        (from, source): (u16, u64),
+        (to, target): (u16, u64),
+        (least, most): (u64, u64),
+        rights: Rights,
+    ) -> u64 {
         let place = Key::new(to, 0, target);
-        self.with_target(place.first_of(pages(1)))?;
+        if from == to || !self.with_source(from, source) || self.with_target(place.first_of(pages(1))).is_none() {
+            return 0;
+        }
         let Mapping {
             spaces, tree, recent, ..
         } = &mut self.half.mapping;
+        let Some(receiver) = record(spaces, to) else { return 0 };
         let (giver, taker) = (recent.source, *recent.target(to));
-        let entry = word(&self.hardware, (taker.table, index(target, 0)));
         let leading = word(&self.hardware, giver.above);
-        let (is_linked, entries) = (is_shared(leading.load(Relaxed)), table_entries(leading.load(Relaxed)));
-        let receiver = record(spaces, to)?;
-        if is_present(entry.load(Relaxed))
-            || is_linked
-            || entries < 2
-            || from == to
-            || receiver.quota - receiver.used < NODE_UNITS[0]
-        {
-            return None;
+        let above = leading.load(Relaxed);
+        if is_shared(above) {
+            return 0;
         }
-        let node = node_of(&self.hardware, &giver, source);
-        let &Node {
-            frame, depth, parent, ..
-        } = tree.get(node);
-        // σ₀'s own page has no parent: a page that σ₀ grants stays below it, and the slow path sees to that.
-        if !tree.get(node).is_bare() || parent == NONE {
-            return None;
+        let affordable = u64::from((receiver.quota - receiver.used) / NODE_UNITS[0]);
+        let rest = |table, page| &self.hardware.table(table)[usize::from(index(page, 0))..];
+        let sources = rest(giver.table, source).iter().zip(rest(giver.nodes, source));
+        let targets = rest(taker.table, target).iter().zip(rest(taker.nodes, target));
+        let both = sources.zip(targets);
+        let is_plain = |&((entry, node), (free, _)): &((&AtomicU64, &AtomicU64), (&AtomicU64, &AtomicU64))| {
+            let is_free = is_exact_page(entry.load(Relaxed)) && !is_present(free.load(Relaxed));
+            // σ₀'s own page has no parent: a page that σ₀ grants stays below it, and the slow path sees to that.
+            let is_movable = |at: &Node| at.is_bare() && at.parent != NONE;
+            is_free && is_movable(tree.get(node.load(Relaxed) as u32))
+        };
+        let most = most.min(affordable).min(table_entries(above).saturating_sub(1));
+        let granted = both.clone().take(most as usize).take_while(is_plain).count();
+        if (granted as u64) < least {
+            return 0;
         }
         // From here on it is certain.
-        let given = restricted(covering, rights);
-        let mut made = Node::of_key(Kind::Page, 0, place, frame, present_rights(given));
-        (made.depth, made.live) = (depth, 1);
-        tree.exchange(node, made, parent);
-        receiver.used += NODE_UNITS[0];
+        let units = granted as u32 * NODE_UNITS[0];
+        receiver.used += units;
         if let Some(record) = record(spaces, from) {
-            record.used -= NODE_UNITS[0];
+            record.used -= units;
         }
-        word(&self.hardware, (taker.nodes, index(target, 0))).store(node.into(), Relaxed);
-        entry.store(given, Relaxed);
-        word(&self.hardware, taker.above).fetch_add(COUNT_ONE, Relaxed);
-        word(&self.hardware, (giver.table, index(source, 0))).store(0, Relaxed);
-        leading.fetch_sub(COUNT_ONE, Relaxed);
+        for (at, ((entry, node), (taken, held))) in both.take(granted).enumerate() {
+            let given = restricted(entry.load(Relaxed), rights);
+            let node = node.load(Relaxed) as u32;
+            let &Node {
+                frame, depth, parent, ..
+            } = tree.get(node);
+            let mut made = Node::of_key(Kind::Page, 0, place.further(at as u64), frame, present_rights(given));
+            (made.depth, made.live) = (depth, 1);
+            tree.exchange(node, made, parent);
+            held.store(node.into(), Relaxed);
+            taken.store(given, Relaxed);
+            entry.store(0, Relaxed);
+        }
+        word(&self.hardware, taker.above).fetch_add(granted as u64 * COUNT_ONE, Relaxed);
+        leading.fetch_sub(granted as u64 * COUNT_ONE, Relaxed);
         self.tell_loss(from);
-        Some(())
+        granted as u64
     }
 }

@@ -116,8 +116,8 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let (from, to) = ((from.0 as u16, given), (to.0 as u16, lands));
         if way == GRANT {
-            // A page that was granted is the giver's no more, so the slow path could not go on behind some of them: it would count the others alone.
-            return (count == 1 && self.grant_run(from, to, 1, rights) == 1).then_some(1);
+            // All or none: a page that was granted is the giver's no more, so behind some of them the slow path would count the others alone.
+            return (self.grant_stretch(from, to, (count, count), rights) == count).then_some(count);
         }
         // So none leaves its slot.
         let done = self.map_stretch(from, to, count, rights);
