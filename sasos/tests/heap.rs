@@ -14,6 +14,7 @@ use abi::{
 use common::{Actor, Rig};
 use kcore::{Machine, scheduler::Standing};
 use sasos::{
+    Access,
     accounts::{AccountId, Resource, UNLIMITED, limits},
     directory::{creation::heap_reserve, object::REST_BYTES},
     protection::apd::Apd,
@@ -22,6 +23,10 @@ use sasos::{
 thread_local! {
     /// Bytes that this thread has allocated and not freed.
     static BYTES: Cell<i64> = const { Cell::new(0) };
+    /// The same without what is as long as a page: the contents of the machine's frames.
+    static BYTES_OF_HEAP: Cell<i64> = const { Cell::new(0) };
+    /// As many of those there were when a test began to count them.
+    static HEAP_BEGUN: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counted.
@@ -29,6 +34,9 @@ struct Counting;
 
 fn count(bytes: i64) {
     let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
+    if bytes.unsigned_abs() != PAGE {
+        let _ = BYTES_OF_HEAP.try_with(|count| count.set(count.get() + bytes));
+    }
 }
 
 // SAFETY: the system's allocator does all.
@@ -486,4 +494,58 @@ fn programs_pay_for_what_they_add_to_rows_of_others() {
     let further = rig.kept(first, 1, 9);
     rig.call(first, Call::ObjPasswd, &[further, 100, 1]).unwrap();
     rig.check();
+}
+
+/// Objects far from one another, each of which has a leaf of the table in memory while it is active, and more of them than there is heap for: they are read, again and again, in any order.
+#[test]
+fn objects_far_apart_come_to_rest_with_their_leaves() {
+    const OBJECTS: u64 = 9000;
+    const STEP: u64 = 4;
+    const HEAP: u64 = 4 << 20;
+    for leaves in [8, 3000] {
+        let mut rig = Rig::new(65, 8000, 20_000);
+        let owner = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        let mut kept = |word| {
+            let (base, _) = rig.call(owner, Call::ObjCreate, &[PAGE, 9]).expect("an object");
+            if word % STEP == 0 {
+                assert!(rig.has(owner, base, Access::Write), "{word}");
+                rig.store(owner.space, base, word).expect("its maker may write");
+            }
+            rig.call(owner, Call::KeepObject, &[base]).expect("it is kept");
+            base
+        };
+        let bases: Vec<u64> = (0..OBJECTS).map(&mut kept).collect();
+        let mut lists = Vec::new();
+        for some in bases.chunks(4000) {
+            let list = rig.gets(owner, some, 9);
+            rig.call(owner, Call::KeepObject, &[list]).expect("it is kept");
+            rig.call(owner, Call::ObjPasswd, &[list, 9, 1]).expect("its maker may");
+            lists.push(list);
+        }
+        rig.checkpoint().expect("the disk works");
+        (rig, _) = rig.crash_keeping(leaves);
+        let reader = rig.actor_in(AccountId::ROOT, UNLIMITED);
+        rig.gets(reader, &lists, 9);
+        for (place, &list) in (1..).zip(&lists) {
+            rig.call(reader, Call::ApdInsert, &[place, list])
+                .expect("it may be read");
+        }
+        let far: Vec<(u64, u64)> = (0..).zip(bases).step_by(STEP as usize).collect();
+        HEAP_BEGUN.set(BYTES_OF_HEAP.get());
+        rig.world.kernel.hardware.heap_counted = Some(|| {
+            // Each byte counts for as many as make the reserve small.
+            let taken = 16 * (BYTES_OF_HEAP.get() - HEAP_BEGUN.get());
+            (HEAP.cast_signed() - taken).clamp(0, i64::MAX).cast_unsigned()
+        });
+        for at in 0..3 * far.len() {
+            let (word, base) = *far.get(at).unwrap_or_else(|| rig.rng.pick(&far));
+            assert!(rig.has(reader, base, Access::Read), "{word} with {leaves}");
+            assert_eq!(rig.load(reader.space, base), Ok(word));
+            rig.settle();
+        }
+        let active = rig.server.objects.count();
+        assert!(active < far.len() as u64, "{active} are active");
+        rig.world.kernel.hardware.heap_counted = None;
+        rig.check();
+    }
 }

@@ -97,6 +97,7 @@ pub use scrub::ScrubReport;
 pub use store::Store;
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};
+pub use table_format::LEAF_ROWS_MAX;
 pub use table_loading::Seen;
 pub use verify::{Fault, Finding, Verification};
 pub use world::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request, World};

@@ -26,6 +26,8 @@ const READS_MAX: usize = 32;
 const COST_ROW_READ: u64 = 700;
 const COST_BODY: u64 = 4_000;
 const COST_TAKEN_IN: u64 = 3_000;
+/// The cost of looking for a leaf that may go, in a part of the table.
+const COST_LEAVES_PASSED: u64 = 3_000;
 
 /// A leaf being read.
 pub(crate) struct LeafRead {
@@ -268,17 +270,25 @@ impl Store {
     pub(crate) fn let_leaves_go(&mut self) {
         // What stands beside the table will be entered in leaves that were looked for when it came.
         while self.table.has_surplus() && self.overlay.is_empty() && self.may_go_on(COST_TAKEN_IN) {
-            match self.table.evict() {
-                Some(rows) => self.spend(COST_HEAP * 3 * rows as u64),
-                None => break,
-            }
+            let rows = self.table.evict().unwrap_or_default();
+            self.spend(COST_LEAVES_PASSED + COST_HEAP * 3 * rows as u64);
         }
     }
 
-    /// Lets a leaf go that nobody needs though it might stay, because heap is short; tells how many rows it had.
+    /// Lets a leaf go that nobody needs though it might stay, because heap is short; tells how many rows it had, or that a part of the table was looked at in vain. `None`: there is no
+    /// such leaf.
     pub fn drop_leaf(&mut self) -> Option<u64> {
         let may_go = self.overlay.is_empty() && self.table.has_idle();
-        may_go.then(|| self.table.evict())?.map(|rows| rows as u64)
+        may_go.then(|| self.table.evict().unwrap_or_default() as u64)
+    }
+
+    /// The same of the leaf that an address belongs to: how many rows it had, or none if it stays.
+    pub fn drop_leaf_at(&mut self, address: u64) -> u64 {
+        let may_go = self.overlay.is_empty();
+        may_go
+            .then(|| self.table.evict_at(address))
+            .flatten()
+            .unwrap_or_default() as u64
     }
 
     // ---- looking

@@ -30,6 +30,8 @@ const INLINE_MAX: usize = 1024;
 const BODY_MAX: usize = 64 * 1024;
 /// Bytes for rows in a leaf.
 pub(crate) const LEAF_BYTES: usize = BLOCK - HEADER;
+/// Rows of a leaf, at most.
+pub const LEAF_ROWS_MAX: u64 = (LEAF_BYTES / ROW_BYTES) as u64;
 /// Children of an inner node.
 pub(crate) const INNER_MAX: usize = (BLOCK - HEADER) / 24;
 /// Overflow blocks of one row, at most.

@@ -122,6 +122,8 @@ pub struct FakeHardware {
     accesses: AtomicU64,
     /// Bytes of heap that the server may still take.
     pub heap_left: u64,
+    /// Tells the same where it is counted.
+    pub heap_counted: Option<fn() -> u64>,
     /// What the system stopped with.
     pub stop: Option<u8>,
     /// What it tells of the boot.
@@ -145,6 +147,7 @@ impl FakeHardware {
             log: VecDeque::new(),
             accesses: AtomicU64::new(0),
             heap_left: 1 << 30,
+            heap_counted: None,
             stop: None,
             boot: BootReport {
                 processors: 1,
@@ -445,7 +448,7 @@ impl Hardware for FakeHardware {
     }
 
     fn heap(&self) -> (u64, u64) {
-        (0, self.heap_left)
+        (0, self.heap_counted.map_or(self.heap_left, |left| left()))
     }
 
     fn kernel_frames(&self) -> u64 {

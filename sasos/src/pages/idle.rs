@@ -6,7 +6,7 @@
 
 use abi::{Error, address::slot_of};
 
-use store::Look;
+use store::{LEAF_ROWS_MAX, Look};
 
 use crate::{
     Server, World,
@@ -15,7 +15,7 @@ use crate::{
     directory::creation::{AddressesOf, heap_reserve},
     directory::object::ObjectId,
     lives::budget::Cost,
-    lives::work::Piece,
+    lives::work::{COST_LARGEST, Piece},
     pages::{
         dismantle::{Costs, piece_of},
         pager::FRAME_RESERVE,
@@ -28,8 +28,10 @@ use crate::{
 /// is left of the budget, so its price is higher than what it takes: with 4,500 an urgent thread was up to 24,068 instructions late.
 const COST_OBJECT: Cost = Cost::own(60);
 const COST_CHUNK: Cost = Cost::own(8_000);
-/// The cost of a row of a leaf that leaves memory: its parts are freed one by one.
-const COST_ROW_GONE: Cost = Cost::own(600);
+/// The cost of a row of a leaf that leaves memory: its parts are freed one by one. All of a leaf go in one piece.
+const COST_ROW_GONE: Cost = Cost::own(160);
+const COST_LEAF_GONE: Cost = COST_ROW_GONE.times(LEAF_ROWS_MAX);
+const _: () = assert!(COST_LEAF_GONE.outside() <= COST_LARGEST);
 /// The cost of ending an object that was set aside.
 const COST_ASIDE: Cost = Cost::calling(1_500, 4);
 /// Objects in use that are taken back for one who is short: the next one looks at all others first.
@@ -54,9 +56,11 @@ enum Takes {
     OfUser(u64, u64),
     /// Objects that nobody uses and for which a program pays, whose blocks it is charged for no more then.
     Paid,
+    /// Leaves of the store's table that no object in use needs, until a part of the heap is free.
+    Leaves,
     /// Things in use of all objects that no program pays for; if heap is lacking, or what one program has, of others, too.
     Used,
-    /// Leaves of the store's table that no object in use needs, and map nodes, each of which takes some heap.
+    /// All such leaves, and map nodes, each of which takes some heap.
     Nodes,
 }
 
@@ -88,6 +92,8 @@ pub(crate) struct Idle {
     takes: Takes,
     /// Such an object is taken away from those who have found it: nodes older than this epoch are to go.
     withdrawn: Option<u64>,
+    /// An object that has come to rest here has left a leaf that may leave memory.
+    rested: Option<u64>,
     /// How often that was begun anew.
     times: u8,
     /// How many programs' part of the cache was taken back.
@@ -115,6 +121,7 @@ impl Default for Idle {
             short: Ledger::ROOT_NUMBER,
             takes: Takes::Unused,
             withdrawn: None,
+            rested: None,
             times: 0,
             users: 0,
             most: (Ledger::ROOT_NUMBER, 0),
@@ -210,7 +217,7 @@ impl Server {
             self.pager.idle.has_gained = true;
             return Piece::Done;
         };
-        let piece = if takes == Takes::Nodes {
+        let piece = if matches!(takes, Takes::Leaves | Takes::Nodes) {
             self.idle_nodes(world)
         } else {
             if self.pager.idle.seen == 0 {
@@ -251,7 +258,10 @@ impl Server {
                 Takes::OfUser(idle.most.0, idle.most.1)
             }
             Takes::Unused | Takes::OfUser(..) if !is_helped && idle.of_heap => Takes::Paid,
-            Takes::Unused | Takes::OfUser(..) | Takes::Paid if !is_helped => Takes::Used,
+            Takes::Unused | Takes::OfUser(..) | Takes::Paid if !is_helped && are_all && self.lacks_heap(world) => {
+                Takes::Leaves
+            }
+            Takes::Unused | Takes::OfUser(..) | Takes::Paid | Takes::Leaves if !is_helped => Takes::Used,
             Takes::Used if are_all && !is_helped && self.lacks_heap(world) => Takes::Nodes,
             _ => return Piece::Done,
         };
@@ -268,8 +278,9 @@ impl Server {
         Piece::More
     }
 
-    /// Has the store give up leaves of the table and map nodes that are as they are on the disk.
+    /// Has the store give up leaves of the table, and then map nodes, that are as they are on the disk.
     fn idle_nodes(&mut self, world: &mut impl World) -> Piece {
+        let takes_leaves = self.pager.idle.takes == Takes::Leaves;
         // Those that a running job has just read are not taken from under it.
         while !self.checkpoint.is_busy() {
             if !self.budget.spend(COST_NODE_GONE) {
@@ -277,9 +288,15 @@ impl Server {
             }
             if let Some(rows) = self.store.drop_leaf() {
                 self.budget.spend(COST_ROW_GONE.times(rows));
-                self.pager.idle.gains = true;
+                self.pager.idle.gains |= rows > 0;
                 self.store.give_heap_back();
+                if takes_leaves && self.heap_for_programs(world) >= Self::heap_part(world) {
+                    break;
+                }
                 continue;
+            }
+            if takes_leaves {
+                break;
             }
             match self.store.shrink(world) {
                 Look::Dropped => self.pager.idle.gains = true,
@@ -327,6 +344,9 @@ impl Server {
     /// Takes back what an object has in memory, if it is idle, as far as the budget reaches; tells whether that was all. Dirty pages stay, and so does what is
     /// charged for blocks of the disk while the program lives that pays for it.
     fn idle_object(&mut self, world: &mut impl World, id: ObjectId, short: AccountId) -> bool {
+        if !self.leaf_goes() {
+            return false;
+        }
         if !self.objects.is_live(id) {
             return true;
         }
@@ -367,7 +387,7 @@ impl Server {
         let goes_in_use = match idle.takes {
             Takes::Unused | Takes::Paid => false,
             Takes::Used => goes_whole || idle.of_one,
-            Takes::OfUser(..) | Takes::Nodes => goes_whole,
+            Takes::OfUser(..) | Takes::Leaves | Takes::Nodes => goes_whole,
         };
         let (of_heap, of_users) = (idle.of_heap, matches!(idle.takes, Takes::Paid | Takes::Used));
         // What is taken away would be found again before it is written.
@@ -445,8 +465,24 @@ impl Server {
             return true;
         }
         let fits = self.budget.spend(COST_REST);
+        let base = self.objects.get(id).base();
         if fits && self.come_to_rest(world, id) {
-            self.pager.idle.gains = true;
+            (self.pager.idle.gains, self.pager.idle.rested) = (true, Some(base));
+        }
+        fits && self.leaf_goes()
+    }
+
+    /// The leaf of an object that has come to rest goes with it, if no other object needs it: it takes more heap than the object did. Tells whether the budget was enough for that.
+    fn leaf_goes(&mut self) -> bool {
+        let Some(base) = self.pager.idle.rested else {
+            return true;
+        };
+        let fits = self.budget.allows(COST_LEAF_GONE);
+        if fits {
+            let rows = self.store.drop_leaf_at(base);
+            self.budget.spend(COST_ROW_GONE.times(rows));
+            self.pager.idle.rested = None;
+            self.store.give_heap_back();
         }
         fits
     }

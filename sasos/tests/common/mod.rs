@@ -84,8 +84,13 @@ impl Rig {
 
     /// The same, and the object table, whose nodes are small, is in memory in parts then: few leaves stay.
     pub fn crash_in_parts(self) -> (Self, MountReport) {
+        self.crash_keeping(8)
+    }
+
+    /// The same, and so many leaves stay though nobody needs them.
+    pub fn crash_keeping(self, leaves: usize) -> (Self, MountReport) {
         self.crash_and(|world| {
-            Store::mount_with_small_nodes(world, MountMode::ReadWrite, Leaves::AsNeeded(8), (600, 5))
+            Store::mount_with_small_nodes(world, MountMode::ReadWrite, Leaves::AsNeeded(leaves), (600, 5))
         })
     }
 

@@ -13,8 +13,8 @@ use crate::sums::Totals;
 use crate::superblock::Place;
 use alloc::vec::Vec;
 
-/// Nodes that one search for a leaf which may go looks at.
-const SEARCH: usize = 1024;
+/// Nodes that one search for a leaf which may go looks at, each four rows of a leaf counted as one.
+const SEARCH: usize = 256;
 
 /// A leaf that a lookup needs and that is not in memory. To be given to [`Store::read_rows`](crate::Store::read_rows).
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -416,24 +416,34 @@ impl Table {
         }
     }
 
-    /// Lets a leaf go that nobody has needed for a while; tells how many rows it had.
+    /// Looks at some nodes, and lets a leaf go that nobody has needed for a while; tells how many rows it had. The next call looks at others.
     pub(crate) fn evict(&mut self) -> Option<usize> {
-        for _ in 0..SEARCH.min(2 * self.nodes.len()) {
+        let mut looked = 0;
+        while looked < SEARCH {
             self.hand = (self.hand + 1) % self.nodes.len();
             let id = self.hand as NodeId;
-            if !self.is_idle(id) {
-                continue;
+            looked += match self.body(id) {
+                Body::Leaf(rows) => 1 + rows.len() / 4,
+                Body::Inner(_) | Body::Absent(_) => 1,
+            };
+            if self.is_idle(id) && !core::mem::take(&mut self.nodes[id as usize].used) {
+                return Some(self.drop_leaf(id));
             }
-            let node = &mut self.nodes[id as usize];
-            if core::mem::take(&mut node.used) {
-                continue;
-            }
-            let rows = usize::from(node.summary.rows);
-            node.body = Body::Absent(None);
-            self.idle -= 1;
-            return Some(rows);
         }
         None
+    }
+
+    /// Lets the leaf go that an address belongs to, if it may; tells how many rows it had.
+    pub(crate) fn evict_at(&mut self, address: u64) -> Option<usize> {
+        let id = self.leaf_of(address);
+        self.is_idle(id).then(|| self.drop_leaf(id))
+    }
+
+    fn drop_leaf(&mut self, id: NodeId) -> usize {
+        let node = &mut self.nodes[id as usize];
+        node.body = Body::Absent(None);
+        self.idle -= 1;
+        usize::from(node.summary.rows)
     }
 
     /// Notes that the leaf of an address was needed.

@@ -371,8 +371,8 @@ const STARTS: [(&str, u64, u64); 4] = [
     ("million", 1_000_000, 1 << 30),
 ];
 
-/// Objects that are read then, evenly far from one another. A thousand may find no heap in 128 MiB among a million: each keeps a leaf of the table.
-const ACTIVE: u64 = 256;
+/// Objects that are read then, evenly far from one another: each keeps a leaf of the table.
+const ACTIVE: u64 = 1000;
 
 /// The rows of starts: from the boot to the first program behind the prompt, and the heap then. In instructions only.
 fn measure_starts(

@@ -225,7 +225,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("start-thousand-active-heap", None, None),
     ("start-ten-thousand-active-heap", None, None),
     ("start-hundred-thousand-active-heap", None, None),
-    ("start-million-active-heap", None, None),
+    ("start-million-active-heap", Some(Bound::Bytes(64 << 20)), None),
     ("module-instantiate-1000", None, None),
     ("module-memory-100", Some(Bound::Bytes(32 << 10)), None),
 ];
