@@ -467,7 +467,16 @@ impl Server {
         let fits = self.budget.spend(COST_REST);
         let base = self.objects.get(id).base();
         if fits && self.come_to_rest(world, id) {
-            (self.pager.idle.gains, self.pager.idle.rested) = (true, Some(base));
+            // Another object may have its place by the next event.
+            self.pager.idle = Idle {
+                gains: true,
+                rested: Some(base),
+                slot: 0,
+                at: 0,
+                withdrawn: None,
+                times: 0,
+                ..self.pager.idle
+            };
         }
         fits && self.leaf_goes()
     }
@@ -479,7 +488,12 @@ impl Server {
         };
         let fits = self.budget.allows(COST_LEAF_GONE);
         if fits {
-            let rows = self.store.drop_leaf_at(base);
+            // One that a running job has just read is not taken from under it.
+            let rows = if self.checkpoint.is_busy() {
+                0
+            } else {
+                self.store.drop_leaf_at(base)
+            };
             self.budget.spend(COST_ROW_GONE.times(rows));
             self.pager.idle.rested = None;
             self.store.give_heap_back();
