@@ -64,7 +64,7 @@ pub(super) const fn left_in_slot(page: u64) -> u64 {
 
 /// Pages that the giver does not have for which so many steps are enough, one at least.
 fn absent_for(steps: i32) -> u64 {
-    8 * (steps - 4).max(0) as u64 + 1
+    8 * u64::from((steps - 4).max(0).cast_unsigned()) + 1
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
