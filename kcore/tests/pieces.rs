@@ -519,6 +519,47 @@ fn pages_and_ports_are_given_and_taken_in_pieces() {
 }
 
 /// A flush of rights leaves all pages where they are, so that only the position that is kept says how far it came.
+/// Neighbours cost a piece little: 32 pages are given in one. (At the price of a page by itself that would be two.) Where every other page is there
+/// already each costs what it did.
+#[test]
+fn neighbours_are_given_in_one_piece() {
+    let mut rig = Rig::new();
+    rig.other();
+    let to = rig.last_space;
+    let there = |base: u64, log2| fpage(TO + base, log2, Rights::RWX);
+    let given = |base: u64, log2| fpage(FROM + base, log2, Rights::RW);
+    // σ₀ has its pages as large ones; of a space that has them as small ones neighbours are given.
+    rig.done(rig.boss, Call::Map, [given(0, LARGE), to, there(0, LARGE), MAP, 0, 0]);
+    let holder = ThreadId(rig.done(rig.boss, Call::ThreadCreate, [to, 0x40_0000, 0x50_0000, 0, 5, 0]));
+    rig.done(rig.boss, Call::ThreadExchange, [holder.0, EXCHANGE_START, 0, 0, 0, 0]);
+    let below = rig.done(holder, Call::SpaceCreate, [2_000, 0, 0, 0, 0, 0]);
+    // A page that stays keeps the tables.
+    rig.done(
+        holder,
+        Call::Map,
+        [
+            there(40 << 12, 12),
+            below,
+            fpage(TO + (40 << 12), 12, Rights::RWX),
+            MAP,
+            0,
+            0,
+        ],
+    );
+    let range = there(0, 17);
+    let map = [range, below, range, MAP, 0, 0];
+    let (answer, pieces) = rig.all(holder, Call::Map, map);
+    assert_eq!((answer, pieces), (Some(Ok((32, 0))), 1), "given");
+    rig.done(holder, Call::Flush, [range, 7, 0, 0, 0, 0]);
+    for page in (0..32).step_by(2) {
+        let one = there(page << 12, 12);
+        rig.done(holder, Call::Map, [one, below, one, MAP, 0, 0]);
+    }
+    let (answer, pieces) = rig.all(holder, Call::Map, map);
+    assert_eq!(answer, Some(Ok((32, 0))), "given again");
+    assert!(pieces > 1, "pages that have little in common are no cheap neighbours");
+}
+
 #[test]
 fn a_flush_of_rights_goes_on_where_it_was() {
     let mut rig = Rig::new();

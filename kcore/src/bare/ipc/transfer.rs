@@ -114,8 +114,10 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// The same from buffer to buffer.
     #[inline]
     pub(super) fn copy_words(&self, from: Frame, to: Frame, words: usize) {
-        let (from, to) = (self.hardware.table(from), self.hardware.table(to));
-        for (place, word) in to.iter().zip(from).take(words).skip(REGISTER_WORDS) {
+        let [from, to] = [from, to].map(|frame| self.hardware.table(frame).get(REGISTER_WORDS..words));
+        // By slices: an iterator that skips and counts takes 21 instructions a word instead of three.
+        let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
+        for (place, word) in to.iter().zip(from) {
             place.store(word.load(Relaxed), Relaxed);
         }
     }

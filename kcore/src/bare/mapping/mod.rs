@@ -49,8 +49,8 @@ use abi::{Error, Rights, address::SLOT};
 use super::{Bare, going::Going};
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
-pub(in crate::bare) use runs::SHORT_MAX;
-use runs::{pages_for, steps_of, steps_of_absent};
+pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
+use runs::{pages_for, steps_of};
 use short::Recent;
 use space::NOBODY;
 use tables::{Batch, Work};
@@ -395,17 +395,8 @@ impl<H: Hardware> Kernel<H, Bare> {
             _ if sent.resource() == Resource::Ports => (0, 0),
             How::Map => {
                 let (at, count) = (going.position.at / abi::address::PAGE, sent.size() / abi::address::PAGE);
-                let (mut all, mut had) = (0, 0);
-                loop {
-                    let next = at + all;
-                    let wanted = count.saturating_sub(next).min(pages_for(going.left));
-                    let ran = self.map_run((from, source + next), (to, target + next), (wanted, count), rights);
-                    (all, had) = (all + ran.0, had + ran.1);
-                    going.spend(steps_of(ran.1) + steps_of_absent(ran.0 - ran.1));
-                    if ran.0 < wanted || wanted == 0 {
-                        return (all, had);
-                    }
-                }
+                let wanted = (count.saturating_sub(at), count);
+                self.map_run((from, source + at), (to, target + at), wanted, rights, &mut going.left)
             }
             How::Link if sent.size() == SLOT && self.link_slot(from, to, source, rights).is_some() => (1, 1),
             // A slot of small pages may be a page that was parted, and is granted whole.

@@ -20,12 +20,31 @@ use crate::{
 
 /// Steps of one page that is given, or taken from one space.
 const PAGE_STEPS: i32 = 4 * UNIT;
+/// Steps of a page behind another one of its kind, with which it has all but its entry and its node in common.
+const NEIGHBOUR_STEPS: i32 = UNIT;
 /// Pages of a call that is done without an event. A piece of the event follows if they are not enough.
 pub const SHORT_MAX: u64 = 16;
+/// Steps that are enough to give them, whatever case each is.
+pub const SHORT_STEPS: i32 = SHORT_MAX as i32 * PAGE_STEPS;
 
 /// Pages that so many steps are enough for.
 pub fn pages_for(steps: i32) -> u64 {
     u64::from(steps.max(0).cast_unsigned().div_ceil(PAGE_STEPS.cast_unsigned()))
+}
+
+/// The same if they are neighbours of one kind.
+fn neighbours_for(steps: i32) -> u64 {
+    u64::from(
+        (steps - PAGE_STEPS)
+            .max(0)
+            .cast_unsigned()
+            .div_ceil(NEIGHBOUR_STEPS.cast_unsigned()),
+    ) + 1
+}
+
+/// Steps of so many neighbours, one at least.
+fn steps_of_neighbours(pages: u64) -> i32 {
+    PAGE_STEPS + (pages.max(1) - 1) as i32 * NEIGHBOUR_STEPS
 }
 
 /// Steps of so many pages.
@@ -34,7 +53,7 @@ pub fn steps_of(pages: u64) -> i32 {
 }
 
 /// Steps of so many pages that the giver does not have, as the search for the next one takes them ([`super::tables`]).
-pub fn steps_of_absent(pages: u64) -> i32 {
+fn steps_of_absent(pages: u64) -> i32 {
     if pages == 0 { 0 } else { 4 + pages as i32 / 8 }
 }
 
@@ -43,9 +62,14 @@ pub(super) const fn left_in_slot(page: u64) -> u64 {
     pages(1) - (page & (pages(1) - 1))
 }
 
+/// Pages that the giver does not have for which so many steps are enough, one at least.
+fn absent_for(steps: i32) -> u64 {
+    8 * u64::from((steps - 4).max(0).cast_unsigned()) + 1
+}
+
 impl<H: Hardware> Kernel<H, Bare> {
-    /// Maps up to that many pages of `from` into `to`, of an fpage of so many; how many, with those among them that the giver does not have, and how many
-    /// without.
+    /// Maps up to that many pages of `from` into `to`, of an fpage of so many, until the steps are spent; how many, with those among them that the giver
+    /// does not have, and how many without.
     #[inline(never)]
     pub(in crate::bare) fn map_run(
         &mut self,
@@ -53,27 +77,33 @@ impl<H: Hardware> Kernel<H, Bare> {
         (to, target): (u16, u64),
         (wanted, count): (u64, u64),
         rights: Rights,
+        steps: &mut i32,
     ) -> (u64, u64) {
         let (mut done, mut had) = (0, 0);
         // Neighbours are not of one kind: each is given by itself.
         let mut is_scattered = false;
-        while done < wanted {
+        while done < wanted && *steps > 0 {
             let (source, target, left) = ((from, source + done), (to, target + done), wanted - done);
             let mut given = 0;
+            let mut price = PAGE_STEPS;
             if !is_scattered {
-                given = self.map_stretch(source, target, left, rights);
+                given = self.map_stretch(source, target, left.min(neighbours_for(*steps)), rights);
+                price = steps_of_neighbours(given);
                 if given == 0 {
-                    given = self.replace_stretch(source, target, left, rights);
+                    given = self.replace_stretch(source, target, left.min(pages_for(*steps)), rights);
+                    price = steps_of(given.max(1));
                 }
             }
             if given == 0 && self.map_odd(source, target, count, rights).is_none() {
-                let absent = self.absent(source, left);
+                let absent = self.absent(source, left.min(absent_for(*steps)));
                 if absent == 0 {
                     break;
                 }
+                *steps -= steps_of_absent(absent);
                 done += absent;
                 continue;
             }
+            *steps -= price;
             is_scattered = given <= 1;
             (done, had) = (done + given.max(1), had + given.max(1));
         }

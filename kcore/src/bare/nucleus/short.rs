@@ -19,7 +19,7 @@ use crate::{
     bare::{
         Bare,
         ipc::{INTERRUPT_TAG, fast::would_wait, transfer::page_window},
-        mapping::SHORT_MAX,
+        mapping::{SHORT_MAX, SHORT_STEPS},
     },
     event::Access,
     kernel::Rotation,
@@ -125,7 +125,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             return Some(count);
         }
         let (from, to, left) = ((from.0, from.1 + done), (to.0, to.1 + done), count - done);
-        let (ran, more) = self.map_run(from, to, (left, count), rights);
+        let (ran, more) = self.map_run(from, to, (left, count), rights, &mut { SHORT_STEPS });
         // If the giver has none of the pages, the slow path says so.
         Some(done + more).filter(|&given| ran == left && given > 0)
     }
