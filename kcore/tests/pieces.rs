@@ -518,7 +518,6 @@ fn pages_and_ports_are_given_and_taken_in_pieces() {
     assert!(pieces > 50, "{pieces} pieces");
 }
 
-/// A flush of rights leaves all pages where they are, so that only the position that is kept says how far it came.
 /// Neighbours cost a piece little: 32 pages are given in one. (At the price of a page by itself that would be two.) Where every other page is there
 /// already each costs what it did.
 #[test]
@@ -560,6 +559,7 @@ fn neighbours_are_given_in_one_piece() {
     assert!(pieces > 1, "pages that have little in common are no cheap neighbours");
 }
 
+/// A flush of rights leaves all pages where they are, so that only the position that is kept says how far it came.
 #[test]
 fn a_flush_of_rights_goes_on_where_it_was() {
     let mut rig = Rig::new();
