@@ -437,7 +437,10 @@ impl Store {
         };
         let lost = Entry { flags, ..Entry::LOST };
         let old = self.set_node_entry(world, key, lost);
-        self.allocation.free(old.block);
+        // Rotten in each generation that leads to it: so it can be used at once, and the repair of a full disk finds blocks for the nodes above.
+        if self.geometry.is_data(old.block) {
+            self.allocation.release(old.block);
+        }
         Ok(())
     }
 
