@@ -390,3 +390,42 @@ fn a_full_disk_is_repaired() {
         compare(&after, &[&now], &told, &what);
     }
 }
+
+/// Superblocks of three generations are lost, and a record proves the newest one: behind the repair it proves nothing any more.
+#[test]
+fn a_record_of_a_generation_that_was_given_up_proves_nothing_later() {
+    let mut world = PlainWorld::new(BLOCKS);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let old = world.disk[&0];
+    assert_eq!(store.stats().generation, 2);
+    store.put_object(record(LARGE, PAGES, 2)).expect("room");
+    for stamp in 3..6 {
+        let dirty = vec![world.dirty(LARGE, 1, stamp)];
+        checkpoint(&mut store, &mut world, dirty);
+    }
+    let page = world.dirty(LARGE, 2, 7);
+    store.sync_begin(&mut world, vec![page], &[]).expect("heap");
+    finish(&mut store, &mut world);
+    assert_eq!(store.stats().generation, 5);
+    let mut bad = world.disk.clone();
+    bad.insert(0, old);
+    for block in 1..4 {
+        bad = damage(&bad, block);
+    }
+    let (good, plan, requests) = repair(&bad, "superblocks", None).expect("it is repaired");
+    let gives_up = |step: &Step| matches!(step, Step::GiveUp(Loss::Generation { found: 2, newer: 5, .. }));
+    assert!(plan.steps.iter().any(gives_up), "{:?}", plan.steps);
+    let cuts = (0..requests).filter_map(|cut| repair(&bad, "cut", Some(cut)).err());
+    let ends = cuts.map(|left| repair(&left, "behind a cut", None).expect("it is repaired").0);
+    for mut disk in ends.chain([good]) {
+        for _ in 0..4 {
+            let (state, wrong) = examine(&disk);
+            assert_eq!((state, wrong), (State::new(), Vec::new()));
+            let mut world = self::world(&disk);
+            let mounted = Store::mount(&mut world, MountMode::ReadWrite);
+            assert!(mounted.is_ok(), "{}", mounted.err().expect("an error"));
+            disk = world.disk;
+        }
+    }
+}
