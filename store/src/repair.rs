@@ -12,13 +12,12 @@ use crate::breaks::Breaks;
 use crate::checksum::Checksums;
 use crate::containers::push;
 use crate::event::{CheckpointKind, Failure, MountError, MountMode, MountReport, Structure};
-use crate::geometry::region_of;
 use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, MapKey, Path, reach};
 use crate::mount::{Superblocks, find_superblocks};
 use crate::salvage::{Lost, LostLeaf, salvage_table};
 use crate::store::{OnDamage, Store};
-use crate::superblock::{GENERATION_END, Superblock};
+use crate::superblock::Superblock;
 use crate::verify::{Fault, Finding};
 use crate::world::World;
 use alloc::vec::Vec;
@@ -401,28 +400,12 @@ impl Store {
         if !plan.leaves.is_empty() {
             self.table.add_up_all();
         }
-        self.pass_lost_generations(plan);
+        self.pass_lost_generations(&plan.report.losses);
         self.open_for_writing(world, plan.superblock_checksum)?;
         self.commit_generation(world, CheckpointKind::Shutdown)?;
         self.wait_for_nodes(world);
         self.on_damage = OnDamage::GoOn;
         Ok(())
-    }
-
-    /// Numbers the next generation behind one that is given up and of which records may be left: they would prove it to each mount that finds an older one.
-    /// The superblock and the bitmaps of the current one stay until the next one is stable.
-    fn pass_lost_generations(&mut self, plan: &Plan) {
-        let newer = plan.steps.iter().filter_map(|step| match *step {
-            Step::GiveUp(Loss::Generation { newer, .. }) => Some(newer),
-            _ => None,
-        });
-        let newest = newer.max().unwrap_or(0);
-        if newest > self.generation + 1 && newest < GENERATION_END / 2 {
-            let may_be = |&number: &u64| {
-                number % 2 == self.generation % 2 && region_of(number + 1) != region_of(self.generation)
-            };
-            self.generation = (newest..).find(may_be).unwrap_or(self.generation);
-        }
     }
 
     /// Makes the entry say that its contents are lost that leads to these pages.

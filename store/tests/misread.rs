@@ -50,7 +50,10 @@ fn finish(store: &mut Store, world: &mut PlainWorld, pages: &BTreeMap<u64, u8>, 
     loop {
         match store.poll(world) {
             Some(Event::PageRead { page, frame, .. }) => {
-                assert!(world.bytes(frame).iter().all(|byte| *byte == pages[&page]), "{what}: page {page}");
+                assert!(
+                    world.bytes(frame).iter().all(|byte| *byte == pages[&page]),
+                    "{what}: page {page}"
+                );
                 world.free(frame);
             }
             Some(Event::PageWritten { frame, .. }) => world.free(frame),
@@ -71,7 +74,9 @@ fn finish(store: &mut Store, world: &mut PlainWorld, pages: &BTreeMap<u64, u8>, 
 fn hold(store: &mut Store, world: &mut PlainWorld, pages: &BTreeMap<u64, u8>, what: &str) {
     for base in [LARGE + (100 << 22), LARGE + (57 << 22), LARGE] {
         while let Err(absent) = store.find_from(base) {
-            store.read_rows(world, absent).unwrap_or_else(|bad| panic!("{what}: {bad:?}"));
+            store
+                .read_rows(world, absent)
+                .unwrap_or_else(|bad| panic!("{what}: {bad:?}"));
             finish(store, world, pages, what);
         }
     }
@@ -111,7 +116,10 @@ fn live(medium: &BTreeMap<u64, [u8; BLOCK]>, number: usize, wrong: Wrong) -> usi
     let requests = world.log.len() - begun;
     (world.misread, world.failing_reads) = (None, 0..0);
     for &page in pages.keys() {
-        assert!(matches!(store.read_page(&mut world, LARGE, page), ReadStart::Reading), "{what}");
+        assert!(
+            matches!(store.read_page(&mut world, LARGE, page), ReadStart::Reading),
+            "{what}"
+        );
         finish(&mut store, &mut world, &pages, &what);
     }
     assert_eq!(store.stats().damaged, 0, "{what}");

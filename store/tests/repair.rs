@@ -418,7 +418,13 @@ fn a_record_of_a_generation_that_was_given_up_proves_nothing_later() {
     assert!(plan.steps.iter().any(gives_up), "{:?}", plan.steps);
     let cuts = (0..requests).filter_map(|cut| repair(&bad, "cut", Some(cut)).err());
     let ends = cuts.map(|left| repair(&left, "behind a cut", None).expect("it is repaired").0);
-    for mut disk in ends.chain([good]) {
+    let mut world = self::world(&bad);
+    // The second start writes the other copies anew.
+    for mode in [MountMode::AcceptLoss, MountMode::ReadWrite] {
+        let accepted = Store::mount(&mut world, mode);
+        assert!(accepted.is_ok(), "{}", accepted.err().expect("an error"));
+    }
+    for mut disk in ends.chain([good, world.disk]) {
         for _ in 0..4 {
             let (state, wrong) = examine(&disk);
             assert_eq!((state, wrong), (State::new(), Vec::new()));

@@ -165,7 +165,9 @@ impl Driver {
                 })
                 .collect();
             let nearest: Vec<String> = states.iter().map(|state| difference(state, &readable)).collect();
-            return Err(format!("repaired, {told:?}: no state that ever was, lost {lost:x?}: {nearest:?}"));
+            return Err(format!(
+                "repaired, {told:?}: no state that ever was, lost {lost:x?}: {nearest:?}"
+            ));
         }
         store.dismantle(&mut world);
         let mut world = SimWorld::new(image, MEMORY, Rng::new(7));

@@ -157,7 +157,11 @@ impl Driver {
         let most = if self.rng.one_in(2) { 1 } else { 2 + self.rng.below(15) };
         let behind = page + 1..page + most;
         // Each page is asked for once at a time.
-        let most = if behind.clone().any(|page| self.reading.contains_key(&(base, page))) { 1 } else { most };
+        let most = if behind.clone().any(|page| self.reading.contains_key(&(base, page))) {
+            1
+        } else {
+            most
+        };
         let (start, count) = self.tried(|store, world| store.read_pages(world, base, page, most as usize));
         for page in behind.take(count) {
             let name = (base, page);
@@ -223,8 +227,7 @@ impl Driver {
             Event::PageBad { base, page, reason } => {
                 let expected = self.reading.remove(&(base, page)).flatten().is_none();
                 let of_disk = matches!(reason, BadPage::Disk | BadPage::Ahead);
-                let excused = self.options.failing != 0 && of_disk
-                    || self.options.memory && reason == BadPage::Memory;
+                let excused = self.options.failing != 0 && of_disk || self.options.memory && reason == BadPage::Memory;
                 if !expected && !excused {
                     return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
                 }
