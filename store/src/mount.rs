@@ -216,10 +216,11 @@ impl Store {
         });
         let newest = newer.max().unwrap_or(0);
         if newest > self.generation + 1 && newest < GENERATION_END / 2 {
+            // Two of any six are.
             let may_be = |&number: &u64| {
                 number % 2 == self.generation % 2 && region_of(number + 1) != region_of(self.generation)
             };
-            self.generation = (newest..).find(may_be).unwrap_or(self.generation);
+            self.generation = (newest..newest + 6).find(may_be).unwrap_or(self.generation);
         }
     }
 

@@ -94,19 +94,19 @@ fn without_body(record: &ObjectRecord) -> ObjectRecord {
     }
 }
 
-impl Driver {
-    /// A disk that a power cut has left needs no repair but of copies of superblocks.
-    pub(super) fn judge_sound(&self, disk: CrashDisk) -> Check {
-        let mut world = SimWorld::new(disk, MEMORY, Rng::new(5));
-        let (store, plan) = Store::mount_for_repair(&mut world).map_err(|error| format!("no repair: {error:?}"))?;
-        store.dismantle(&mut world);
-        let is_copy = |step: &Step| matches!(step, Step::Superblock { .. });
-        if !plan.steps.iter().all(is_copy) || world.disk.written != 0 {
-            return Err(format!("a sound store would be repaired: {:?}", plan.steps));
-        }
-        Ok(())
+/// A disk that a power cut has left needs no repair but of copies of superblocks.
+pub(super) fn judge_sound(disk: CrashDisk) -> Check {
+    let mut world = SimWorld::new(disk, MEMORY, Rng::new(5));
+    let (store, plan) = Store::mount_for_repair(&mut world).map_err(|error| format!("no repair: {error:?}"))?;
+    store.dismantle(&mut world);
+    let is_copy = |step: &Step| matches!(step, Step::Superblock { .. });
+    if !plan.steps.iter().all(is_copy) || world.disk.written != 0 {
+        return Err(format!("a sound store would be repaired: {:?}", plan.steps));
     }
+    Ok(())
+}
 
+impl Driver {
     /// Repairs a damaged disk, and judges what becomes of it. The first so many states are current.
     ///
     /// Tells whether it was repaired, and how often the power failed.
@@ -222,11 +222,9 @@ fn repair(
         (Err(_), Some(_)) if world.disk.written == 0 => return Ok(None),
         (outcome, obstacle) => return Err(format!("repair: {outcome:?} with {obstacle:?}, {:?}", plan.steps)),
     }
-    Ok(Some(match world.disk.take_blown() {
-        Some(blown) => (true, blown.crash(&blown.draw_fates(rng), rng.fork())),
-        None => {
-            let lost = vec![Fate::Lost; world.disk.volatile_len()];
-            (false, world.disk.crash(&lost, rng.fork()))
-        }
-    }))
+    if let Some(blown) = world.disk.take_blown() {
+        return Ok(Some((true, blown.crash(&blown.draw_fates(rng), rng.fork()))));
+    }
+    let lost = vec![Fate::Lost; world.disk.volatile_len()];
+    Ok(Some((false, world.disk.crash(&lost, rng.fork()))))
 }

@@ -3,6 +3,7 @@
 use super::rows::all_records;
 use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY, RUNS};
 use crate::disk::{CrashDisk, Fate};
+use crate::lab::mend::judge_sound;
 use crate::lab::model::{Object, Page, State, is_filled};
 use crate::own::{self, Tried};
 use crate::rng::Rng;
@@ -110,7 +111,7 @@ impl Driver {
         let image = self.world.disk.crash(&self.world.disk.draw_fates(&mut rng), rng.fork());
         self.durable = self.check_image(image.crash(&[], rng.fork()), &candidates)?;
         if self.rng.one_in(4) {
-            self.judge_sound(image.crash(&[], rng.fork()))?;
+            judge_sound(image.crash(&[], rng.fork()))?;
         }
         let state = self.durable.clone();
         // Another disk that this cut may leave is what a damaged one falls back to, some states later.
