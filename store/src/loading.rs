@@ -12,6 +12,8 @@ use crate::world::{DiskError, Frame, Operation, World};
 pub(crate) struct Load {
     frame: Frame,
     missing: Missing,
+    /// Whether it was read wrong before.
+    again: bool,
 }
 
 impl Store {
@@ -30,15 +32,18 @@ impl Store {
         }
         self.expect_load().map_err(|NoHeap| BadPage::Memory)?;
         let frame = self.io.frame(world).ok_or(BadPage::Memory)?;
-        let _ = self.loads.insert(missing.key, Load { frame, missing });
-        self.io.submit(
-            world,
-            Operation::Read,
-            missing.entry.block,
-            frame,
-            Purpose::Node(missing.key),
-        );
+        let again = false;
+        self.read_node(world, Load { frame, missing, again });
         Ok(())
+    }
+
+    /// Has a node come for which there is [room](Store::expect_load).
+    fn read_node(&mut self, world: &mut impl World, load: Load) {
+        let Missing { key, entry } = load.missing;
+        let frame = load.frame;
+        let _ = self.loads.insert(key, load);
+        self.io
+            .submit(world, Operation::Read, entry.block, frame, Purpose::Node(key));
     }
 
     /// Blocks that are being read, or will be.
@@ -68,18 +73,22 @@ impl Store {
     }
 
     pub(crate) fn node_arrived(&mut self, world: &mut impl World, key: MapKey, result: Result<(), DiskError>) {
-        let Some(Load { frame, missing }) = self.loads.remove(key) else {
+        let Some(load) = self.loads.remove(key) else {
             return;
         };
+        let Load { frame, missing, again } = load;
+        let Missing { entry, .. } = missing;
+        let fits = result.is_ok() && self.checksums.fit(entry.checksum, entry.block, world.bytes(frame));
+        if !fits && !again {
+            // A job that goes on without it gives up all below it: not for what the disk does once.
+            return self.read_node(world, Load { again: true, ..load });
+        }
         let bad = if result.is_err() {
             Some(BadPage::Disk)
-        } else if self
-            .checksums
-            .fit(missing.entry.checksum, missing.entry.block, world.bytes(frame))
-        {
+        } else if fits {
             None
         } else {
-            self.note_damage(key, missing.entry.block);
+            self.note_damage(key, entry.block);
             Some(BadPage::Map)
         };
         self.note_node();

@@ -12,11 +12,12 @@ use crate::checksum::Checksums;
 use crate::containers::{copied, push_reserved};
 use crate::copies::COPIES;
 use crate::event::{CheckpointKind, Event, Leaves, MountError, MountMode, MountReport, Structure};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, region_of};
 use crate::heap::with_room;
 use crate::io::Io;
+use crate::loss::Loss;
 use crate::store::{OnDamage, Parts, Store};
-use crate::superblock::{Superblock, Unfit};
+use crate::superblock::{GENERATION_END, Superblock, Unfit};
 use crate::table::{Sizes, Table};
 use crate::table_loading::load_table;
 use crate::world::World;
@@ -195,10 +196,32 @@ impl Store {
                 self.on_damage = OnDamage::Stop;
                 self.open_for_writing(world, found.checksum)?;
             }
-            MountMode::AcceptLoss => self.open_for_writing(world, found.checksum)?,
+            MountMode::AcceptLoss => {
+                let losses = core::mem::take(&mut self.losses);
+                self.pass_lost_generations(&losses);
+                self.losses = losses;
+                self.open_for_writing(world, found.checksum)?;
+            }
         }
         self.on_damage = OnDamage::GoOn;
         Ok(())
+    }
+
+    /// Numbers the next generation behind one that is given up and of which records may be left: they would prove it to each mount that finds an
+    /// older one. The superblock and the bitmaps of the current one stay until the next one is stable.
+    pub(crate) fn pass_lost_generations(&mut self, losses: &[Loss]) {
+        let newer = losses.iter().filter_map(|loss| match *loss {
+            Loss::Generation { newer, .. } => Some(newer),
+            _ => None,
+        });
+        let newest = newer.max().unwrap_or(0);
+        if newest > self.generation + 1 && newest < GENERATION_END / 2 {
+            // Two of any six are.
+            let may_be = |&number: &u64| {
+                number % 2 == self.generation % 2 && region_of(number + 1) != region_of(self.generation)
+            };
+            self.generation = (newest..newest + 6).find(may_be).unwrap_or(self.generation);
+        }
     }
 
     /// Commits a new generation.

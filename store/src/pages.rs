@@ -20,6 +20,8 @@ pub(crate) struct Read {
     arriving: Option<Entry>,
     /// The pages behind it that come with the same request.
     behind: Option<Boxed<Behind>>,
+    /// Whether it was read wrong before.
+    again: bool,
 }
 
 /// The pages of a run behind the first one.
@@ -131,6 +133,7 @@ impl Store {
             frame,
             arriving: None,
             behind: None,
+            again: false,
         };
         let mut count = 0;
         if let View::Stored(entry) = view
@@ -308,19 +311,28 @@ impl Store {
     }
 
     pub(crate) fn page_arrived(&mut self, world: &mut impl World, id: u64, result: Result<(), DiskError>) {
-        let Some(Read {
+        let Some(&mut Read {
             base,
             page,
             frame,
             arriving: Some(entry),
+            ref mut again,
             ..
-        }) = self.page_reads.remove(id)
+        }) = self.page_reads.get_mut(id)
         else {
             return;
         };
+        let fits = result.is_ok() && self.checksums.fit(entry.checksum, entry.block, world.bytes(frame));
+        if !fits && !core::mem::replace(again, true) {
+            // What is read wrong once is not blamed.
+            self.io
+                .submit(world, Operation::Read, entry.block, frame, Purpose::Page(id));
+            return;
+        }
+        self.page_reads.remove(id);
         let outcome = if result.is_err() {
             Err(BadPage::Disk)
-        } else if self.checksums.fit(entry.checksum, entry.block, world.bytes(frame)) {
+        } else if fits {
             Ok(entry.flags)
         } else {
             Err(BadPage::Checksum)

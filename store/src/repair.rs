@@ -400,6 +400,7 @@ impl Store {
         if !plan.leaves.is_empty() {
             self.table.add_up_all();
         }
+        self.pass_lost_generations(&plan.report.losses);
         self.open_for_writing(world, plan.superblock_checksum)?;
         self.commit_generation(world, CheckpointKind::Shutdown)?;
         self.wait_for_nodes(world);
@@ -437,7 +438,10 @@ impl Store {
         };
         let lost = Entry { flags, ..Entry::LOST };
         let old = self.set_node_entry(world, key, lost);
-        self.allocation.free(old.block);
+        // Rotten in each generation that leads to it: so it can be used at once, and the repair of a full disk finds blocks for the nodes above.
+        if self.geometry.is_data(old.block) {
+            self.allocation.release(old.block);
+        }
         Ok(())
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct LeafRead {
     /// The number by which those who want it wait: an address that belongs to it.
     key: u64,
     stage: Stage,
+    /// Whether the block that is on its way was read wrong before.
+    again: bool,
 }
 
 /// How far it is.
@@ -98,6 +100,7 @@ impl Store {
             frame,
             key,
             stage: Stage::Coming,
+            again: false,
         };
         let _ = self.leaf_reads.insert(leaf, read);
         self.io
@@ -142,20 +145,34 @@ impl Store {
         };
         match taken {
             Ok(()) => {
+                read.again = false;
                 let _ = self.leaf_reads.insert(leaf, read);
                 self.leaves_come.push_reserved(leaf);
             }
+            // What is read wrong once is not blamed.
+            Err(BadRows::Disk | BadRows::Rotten) if !read.again => {
+                read.again = true;
+                let (block, frame) = (self.coming(leaf, &read).block, read.frame);
+                let _ = self.leaf_reads.insert(leaf, read);
+                self.io
+                    .submit(world, Operation::Read, block, frame, Purpose::Leaf(leaf));
+            }
             Err(bad) => self.leaf_is_over(world, leaf, &read, Err(bad)),
+        }
+    }
+
+    /// The place of the block that is on its way, or has come.
+    fn coming(&self, leaf: NodeId, read: &LeafRead) -> Place {
+        match &read.stage {
+            Stage::Body { rows, at, body } => rows[*at].0.overflow[body.len() / BLOCK],
+            _ => self.table.place(leaf),
         }
     }
 
     /// Looks whether what has come is what was written.
     fn take_block_of_leaf(&mut self, world: &mut impl World, leaf: NodeId, read: &mut LeafRead) -> Result<(), BadRows> {
         let bytes = world.bytes(read.frame);
-        let place = match &read.stage {
-            Stage::Body { rows, at, body } => rows[*at].0.overflow[body.len() / BLOCK],
-            _ => self.table.place(leaf),
-        };
+        let place = self.coming(leaf, read);
         if !self.checksums.fit(place.checksum, place.block, bytes) {
             return Err(BadRows::Rotten);
         }

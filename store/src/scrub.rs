@@ -12,7 +12,7 @@ use crate::io::Purpose;
 use crate::map::{Entry, FANOUT, LEVELS_MAX, MapKey, entry_in, first_page, reach};
 use crate::store::{COST_READ, Running, Store};
 use crate::superblock::Place;
-use crate::table::{Body, NodeId};
+use crate::table::{Absent, Body, NodeId};
 use crate::world::{DiskError, Frame, Operation, World};
 
 /// How far a scrub is.
@@ -327,6 +327,12 @@ impl Store {
     }
 
     fn scrub_step(&mut self, world: &mut impl World) -> Found {
+        // The row of an object at which the pass is may have left memory: nobody holds it.
+        if let At::Body { base, .. } | At::Page { base, .. } = self.scrub.at
+            && let Some(absent) = self.table.absent_at(base)
+        {
+            return self.scrub_rows(world, absent);
+        }
         match self.scrub.at {
             At::Rest => Found::End,
             At::Inner(id) => self.scrub_inner(id),
@@ -398,26 +404,8 @@ impl Store {
         let (leaf, (_, end)) = self.table.leaf_and_range(from);
         if let Some(absent) = self.table.absent_at(from) {
             // Who reads the rows compares all of it, and tells what is wrong.
-            return match self.read_rows(world, absent) {
-                Ok(_) => {
-                    self.scrub.allowed -= 1;
-                    self.scrub.came = Some(leaf);
-                    Found::Waits
-                }
-                Err(BadRows::Memory) => {
-                    self.scrub.allowed = 0;
-                    Found::Waits
-                }
-                Err(_) => {
-                    self.scrub.report.seen += 1;
-                    self.scrub.report.damaged += 1;
-                    if end == u64::MAX {
-                        return Found::End;
-                    }
-                    self.scrub.at = At::Leaf(end);
-                    Found::Next
-                }
-            };
+            self.scrub.came = Some(leaf);
+            return self.scrub_rows(world, absent);
         }
         let place = self.table.place(leaf);
         let was_read = self.scrub.came.take() == Some(leaf);
@@ -427,6 +415,30 @@ impl Store {
         }
         self.scrub.at = At::Object { from, end };
         Found::Next
+    }
+
+    /// Has rows come that are not in memory; a leaf that cannot be read is passed.
+    fn scrub_rows(&mut self, world: &mut impl World, absent: Absent) -> Found {
+        match self.read_rows(world, absent) {
+            Ok(_) => {
+                self.scrub.allowed -= 1;
+                Found::Waits
+            }
+            Err(BadRows::Memory) => {
+                self.scrub.allowed = 0;
+                Found::Waits
+            }
+            Err(_) => {
+                self.scrub.forget_way(world);
+                self.scrub.report.seen += 1;
+                self.scrub.report.damaged += 1;
+                if absent.end() == u64::MAX {
+                    return Found::End;
+                }
+                self.scrub.at = At::Leaf(absent.end());
+                Found::Next
+            }
+        }
     }
 
     /// What is to be read next of an object's map, from a page on; `None` if that is all. `Err`: to go on at that page.

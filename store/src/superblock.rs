@@ -21,7 +21,7 @@ const CHECKSUMS_OF_VERSION_1: u64 = 1;
 const LEAVES_ARE_TOLD: u64 = 2;
 const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD;
 /// No store lives so long; so generations can be counted on without fear of overflow.
-const GENERATION_END: u64 = 1 << 62;
+pub(crate) const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
 const CLEAN: u32 = 1;
 /// Offset of the version.

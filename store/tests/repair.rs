@@ -334,3 +334,104 @@ fn a_table_of_one_leaf_is_repaired() {
     let kinds = each_block(20, 1);
     assert!(kinds.contains_key("GoBack") && kinds.contains_key("Body"), "{kinds:?}");
 }
+
+/// A disk so full that nothing can be entered, of which many pages in as many nodes are damaged.
+#[test]
+fn a_full_disk_is_repaired() {
+    let mut world = PlainWorld::new(BLOCKS);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let mut written = Vec::new();
+    'full: for number in 0.. {
+        if store.put_object(record(slot(number), 200, 3)).is_err() {
+            break;
+        }
+        let mut dirty = Vec::new();
+        for page in [1, 100] {
+            if store.reserve(slot(number), page).is_err() {
+                let _ = store.delete_object(slot(number));
+                checkpoint(&mut store, &mut world, dirty);
+                break 'full;
+            }
+            dirty.push(world.dirty(slot(number), page, number as u8));
+        }
+        checkpoint(&mut store, &mut world, dirty);
+        written.push(number);
+    }
+    checkpoint(&mut store, &mut world, Vec::new());
+    let blocks: BTreeMap<(u64, u64), u64> = written
+        .iter()
+        .flat_map(|&number| [(number, 1), (number, 100)])
+        .map(|(number, page)| {
+            let _ = store.read_page(&mut world, slot(number), page);
+            while let Some(event) = store.poll(&mut world) {
+                if let Event::PageRead { frame, .. } = event {
+                    world.free(frame);
+                }
+            }
+            let (_, block) = world.log.last().expect("it was read");
+            ((number, page), *block)
+        })
+        .collect();
+    let medium = world.disk.clone();
+    let (now, wrong) = examine(&medium);
+    assert_eq!(wrong, Vec::<String>::new());
+    for many in [1, 30, written.len()] {
+        let mut bad = medium.clone();
+        for &number in &written[..many] {
+            bad = damage(&bad, blocks[&(number, 1)]);
+        }
+        let what = format!("{many} damaged pages of {}", written.len());
+        let (good, plan, _) = repair(&bad, &what, None).unwrap_or_else(|_| panic!("{what}"));
+        let told = told(&plan);
+        assert_eq!(told.pages.len(), many);
+        let (after, wrong) = examine(&good);
+        assert_eq!(wrong, Vec::<String>::new(), "{what}");
+        compare(&after, &[&now], &told, &what);
+    }
+}
+
+/// Superblocks of three generations are lost, and a record proves the newest one: behind the repair it proves nothing any more.
+#[test]
+fn a_record_of_a_generation_that_was_given_up_proves_nothing_later() {
+    let mut world = PlainWorld::new(BLOCKS);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    let old = world.disk[&0];
+    assert_eq!(store.stats().generation, 2);
+    store.put_object(record(LARGE, PAGES, 2)).expect("room");
+    for stamp in 3..6 {
+        let dirty = vec![world.dirty(LARGE, 1, stamp)];
+        checkpoint(&mut store, &mut world, dirty);
+    }
+    let page = world.dirty(LARGE, 2, 7);
+    store.sync_begin(&mut world, vec![page], &[]).expect("heap");
+    finish(&mut store, &mut world);
+    assert_eq!(store.stats().generation, 5);
+    let mut bad = world.disk.clone();
+    bad.insert(0, old);
+    for block in 1..4 {
+        bad = damage(&bad, block);
+    }
+    let (good, plan, requests) = repair(&bad, "superblocks", None).expect("it is repaired");
+    let gives_up = |step: &Step| matches!(step, Step::GiveUp(Loss::Generation { found: 2, newer: 5, .. }));
+    assert!(plan.steps.iter().any(gives_up), "{:?}", plan.steps);
+    let cuts = (0..requests).filter_map(|cut| repair(&bad, "cut", Some(cut)).err());
+    let ends = cuts.map(|left| repair(&left, "behind a cut", None).expect("it is repaired").0);
+    let mut world = self::world(&bad);
+    // The second start writes the other copies anew.
+    for mode in [MountMode::AcceptLoss, MountMode::ReadWrite] {
+        let accepted = Store::mount(&mut world, mode);
+        assert!(accepted.is_ok(), "{}", accepted.err().expect("an error"));
+    }
+    for mut disk in ends.chain([good, world.disk]) {
+        for _ in 0..4 {
+            let (state, wrong) = examine(&disk);
+            assert_eq!((state, wrong), (State::new(), Vec::new()));
+            let mut world = self::world(&disk);
+            let mounted = Store::mount(&mut world, MountMode::ReadWrite);
+            assert!(mounted.is_ok(), "{}", mounted.err().expect("an error"));
+            disk = world.disk;
+        }
+    }
+}

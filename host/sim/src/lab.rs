@@ -6,7 +6,7 @@
 //! mounted, and must show what was acknowledged and nothing that was not asked for; `verify` must find it sound. The kinds differ in
 //! what else goes wrong. [`Kind::Rot`] damages the disks beforehand: the answer must be an error by name, or right data.
 //!
-//! Reading order: [`model`] is what the store ought to hold, `driver` lives a life and judges its disks, `rot` damages them,
+//! Reading order: [`model`] is what the store ought to hold, `driver` lives a life and judges its disks, `rot` damages them, `mend` repairs them,
 //! `short` tries all short lives. A [`Subject`] is the store and the disk that are tried: with one of their promises broken, the
 //! laboratory must notice (`host/sim/tests/broken.rs`).
 
@@ -15,6 +15,8 @@ mod model;
 mod driver;
 
 mod rot;
+
+mod mend;
 
 mod short;
 
@@ -164,6 +166,10 @@ pub struct Tally {
     pub tails: u64,
     /// Pages read in the middle of a life.
     pub reads: u64,
+    /// Pages that were read together with another one before them.
+    pub reads_ahead: u64,
+    /// Passes of the scrub that were over when a next look began.
+    pub scrubs: u64,
     /// Leaves of the object table that were read in the middle of a life.
     pub leaves: u64,
     /// Operations for which the disk had no room.
@@ -178,6 +184,10 @@ pub struct Tally {
     pub told: u64,
     /// Damaged disks that showed everything all the same.
     pub unharmed: u64,
+    /// Damaged disks that were repaired.
+    pub repairs: u64,
+    /// Cuts in the middle of a repair.
+    pub repair_cuts: u64,
     /// Damaged disks that showed an older state without a word, where the format cannot tell the damage from a power cut.
     pub silent: u64,
 }
@@ -199,6 +209,8 @@ impl Tally {
             replayed,
             tails,
             reads,
+            reads_ahead,
+            scrubs,
             leaves,
             disk_full,
             refused_pages,
@@ -206,6 +218,8 @@ impl Tally {
             names,
             told,
             unharmed,
+            repairs,
+            repair_cuts,
             silent,
         } = *other;
         self.runs += runs;
@@ -221,6 +235,8 @@ impl Tally {
         self.replayed += replayed;
         self.tails += tails;
         self.reads += reads;
+        self.reads_ahead += reads_ahead;
+        self.scrubs += scrubs;
         self.leaves += leaves;
         self.disk_full += disk_full;
         self.refused_pages += refused_pages;
@@ -228,6 +244,8 @@ impl Tally {
         self.names += names;
         self.told += told;
         self.unharmed += unharmed;
+        self.repairs += repairs;
+        self.repair_cuts += repair_cuts;
         self.silent += silent;
     }
 }

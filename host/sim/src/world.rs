@@ -14,6 +14,8 @@ pub struct SimWorld {
     pub memory: Memory,
     /// Its disk.
     pub disk: CrashDisk,
+    /// The most blocks that a request may read or write.
+    pub run_max: usize,
     rng: Rng,
 }
 
@@ -23,6 +25,7 @@ impl SimWorld {
         Self {
             memory: Memory::new(pages),
             disk,
+            run_max: RUN_MAX,
             rng,
         }
     }
@@ -98,11 +101,12 @@ impl Disk for SimWorld {
     }
 
     fn run_max(&self) -> usize {
-        RUN_MAX
+        self.run_max
     }
 
     fn submit_run(&mut self, tag: u32, operation: Operation, first: u64, frames: &[Frame]) -> Result<(), QueueFull> {
         let _own = Own::begin();
+        assert!(frames.len() <= self.run_max, "{} blocks in one request", frames.len());
         let written = frames.iter().filter(|_| operation == Operation::Write);
         let data = written.map(|&frame| Arc::new(*self.memory.bytes(frame))).collect();
         self.disk.submit_run(tag, operation, first, frames, data)

@@ -54,6 +54,7 @@ fn cuts_lose_nothing_that_was_acknowledged() {
         assert!(tally.states > 3 * tally.crashes && tally.recovery_cuts > tally.crashes / 4);
         assert!(tally.replayed > 0 && tally.tails > 0 && tally.refused_syncs > 0 && tally.failed_syncs == 0);
         assert!(tally.small_checkpoints > 0 && tally.small_checkpoints < tally.checkpoints);
+        assert!(tally.scrubs > 0 && tally.reads_ahead > 0);
         assert!(tally.acts > tally.crashes / 2 && tally.names > tally.crashes / 2);
     }
 }
@@ -92,6 +93,7 @@ fn memory_that_is_refused_loses_nothing() {
 fn rot_is_named_or_does_no_harm() {
     if let Some(tally) = run_seeds(Kind::Rot, 200) {
         assert!(tally.told > tally.unharmed && tally.unharmed > 0);
+        assert!(tally.repairs > tally.runs && tally.repair_cuts > tally.runs / 2);
         // The format cannot tell some damage of superblocks and journal from a power cut.
         assert!(tally.silent < tally.told / 20);
     }

@@ -408,7 +408,7 @@ fn a_record_of_another_chain_is_not_replayed() {
     assert_eq!(stamps, [7, 0, 0, 2, 2]);
 }
 
-/// A node of a map that is read wrong once, in the checkpoint that makes a discard: what was discarded does not come back with the node.
+/// A node of a map that is read wrong twice, in the checkpoint that makes a discard: what was discarded does not come back with the node.
 #[test]
 fn what_was_discarded_does_not_come_back_with_a_node_that_was_misread() {
     let medium = sample(0);
@@ -416,7 +416,7 @@ fn what_was_discarded_does_not_come_back_with_a_node_that_was_misread() {
     for &block in medium.keys() {
         let mut world = world(&medium);
         let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
-        world.disk.set_misread(block, 1, 5);
+        world.disk.set_misread(block, 2, 5);
         store.discard_pages(BASE, 8, 12, &[]).expect("room");
         store
             .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)

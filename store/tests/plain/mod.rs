@@ -20,6 +20,9 @@ pub struct PlainWorld {
     /// Requests with these numbers, which are their places in the log, fail; whether they are done all the same.
     pub failing_numbers: Range<usize>,
     pub done_all_the_same: bool,
+    /// The requests with these numbers fail if they read; the one with this number gives another bit if it reads.
+    pub failing_reads: Range<usize>,
+    pub misread: Option<usize>,
     /// How many blocks a request may write, and how many it may not in truth: such a one fails though it is done.
     pub run_max: usize,
     pub failing_runs: usize,
@@ -44,6 +47,8 @@ impl PlainWorld {
             failing: None,
             failing_numbers: 0..0,
             done_all_the_same: false,
+            failing_reads: 0..0,
+            misread: None,
             run_max: 1,
             failing_runs: usize::MAX,
             runs: Vec::new(),
@@ -99,7 +104,8 @@ impl Disk for PlainWorld {
         self.blocks
     }
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
-        let by_number = self.failing_numbers.contains(&self.log.len());
+        let (number, reads) = (self.log.len(), request.operation == Operation::Read);
+        let by_number = self.failing_numbers.contains(&number) || reads && self.failing_reads.contains(&number);
         self.log.push((request.operation, request.block));
         let fails = by_number
             || matches!(&self.failing, Some((kind, blocks)) if *kind == request.operation && blocks.contains(&request.block));
@@ -117,6 +123,9 @@ impl Disk for PlainWorld {
             self.kept.push_back(request);
         } else {
             self.end(&request);
+            if reads && self.misread == Some(number) {
+                self.memory[request.frame.0 as usize][77] ^= 1;
+            }
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use crate::rng::Rng;
 use crate::world::SimWorld;
 use naming::Table;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use store::world::RUN_MAX;
 use store::{CheckpointKind, FormatOptions, Frame, MountMode, MountReport, Store, Ticket};
 
 /// The length of a run, and the things that go wrong in it.
@@ -46,6 +47,8 @@ type PageName = (u64, u64);
 
 const SLOT: u64 = 2 << 20;
 pub(super) const MEMORY: usize = 2000;
+/// The most blocks that a request may write, as disks have it.
+pub(super) const RUNS: [usize; 4] = [RUN_MAX, RUN_MAX, 3, 1];
 /// Up to so many volatile writes every subset is tried.
 const EXHAUSTIVE: usize = 5;
 /// Older states that a damaged disk may show, if it says that it is older.
@@ -130,6 +133,7 @@ impl Driver {
         )
         .map_err(|error| format!("format: {error:?}"))?;
         world.disk.set_lie(options.subject.lie);
+        world.run_max = *rng.pick(&RUNS);
         let (store, report) = options.mount(&mut world, MountMode::ReadWrite)?;
         world.disk.set_failing(options.failing);
         Ok(Self {
@@ -171,7 +175,7 @@ impl Driver {
                 _ => {}
             }
         }
-        match self.rng.below(103) {
+        match self.rng.below(106) {
             0..6 => self.create()?,
             6..38 => self.write(),
             38..40 => self.delete()?,
@@ -189,6 +193,7 @@ impl Driver {
             96 => self.restart()?,
             97 => self.act()?,
             98..101 => self.naming()?,
+            101..104 => self.scrub(),
             _ => {
                 if self.rng.one_in(3) {
                     self.crash()?;

@@ -20,7 +20,7 @@ const DISKS: u64 = 2;
 
 /// A kind of damage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Fault {
+pub(super) enum Fault {
     /// A bit turns.
     Turned { block: u64, bit: usize },
     /// A sector is full of something else.
@@ -91,7 +91,7 @@ impl Fault {
     }
 
     /// Whether a store may take this for a power cut.
-    fn resembles_a_cut(self, journal: u64) -> bool {
+    pub(super) fn resembles_a_cut(self, journal: u64) -> bool {
         let proofs = 0..SUPERBLOCKS + 2 * journal;
         match self {
             Self::Turned { block, .. }
@@ -191,6 +191,7 @@ impl Driver {
             judge(&accepted).map_err(|what| format!("with the loss accepted: {what}"))?;
             (written, rest) = (accepted, after);
         }
+        let (repaired, cuts) = self.judge_repair(damaged(rng), faults, known, rng)?;
         // A look at the rest shows as much.
         let (later, _) = self.look(rest, MountMode::ReadOnly, known)?;
         let said_before = matches!(
@@ -200,6 +201,8 @@ impl Driver {
         if !said_before {
             judge(&later).map_err(|what| format!("after {written:?}: {what}"))?;
         }
+        self.tally.repairs += u64::from(repaired);
+        self.tally.repair_cuts += cuts;
         let count = match (told, silent) {
             (_, true) => &mut self.tally.silent,
             (true, false) => &mut self.tally.told,
@@ -252,7 +255,7 @@ impl Driver {
 }
 
 /// A refusal must be an error that this damage explains.
-fn judge_refusal(error: MountError, faults: &[Fault]) -> Check {
+pub(super) fn judge_refusal(error: MountError, faults: &[Fault]) -> Check {
     let is_unreadable = faults.iter().any(|fault| matches!(fault, Fault::Unreadable { .. }));
     match error {
         MountError::Loss(_)

@@ -270,8 +270,16 @@ impl Driver {
         let Some(base) = self.any_object().filter(|&base| !self.is_directory(base)) else {
             return;
         };
-        for _ in 0..=self.rng.below(4) {
-            let page = self.any_page(base);
+        // Sometimes neighbours, which go to the disk together.
+        let first = self.any_page(base);
+        let pages = self.live[&base].record.pages.saturating_sub(first);
+        let (together, alone) = (self.rng.one_in(6), 1 + self.rng.below(5));
+        for at in 0..if together { pages.min(4 * alone) } else { alone } {
+            let page = match at {
+                0 => first,
+                _ if together => first + at,
+                _ => self.any_page(base),
+            };
             if self.write_page(base, page).is_none() {
                 return;
             }

@@ -1,8 +1,9 @@
 //! Power cuts: disks as they may be found, and what must be found on them.
 
 use super::rows::all_records;
-use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY};
+use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY, RUNS};
 use crate::disk::{CrashDisk, Fate};
+use crate::lab::mend::judge_sound;
 use crate::lab::model::{Object, Page, State, is_filled};
 use crate::own::{self, Tried};
 use crate::rng::Rng;
@@ -109,6 +110,9 @@ impl Driver {
         self.judge_cuts(&candidates, Care::Some)?;
         let image = self.world.disk.crash(&self.world.disk.draw_fates(&mut rng), rng.fork());
         self.durable = self.check_image(image.crash(&[], rng.fork()), &candidates)?;
+        if self.rng.one_in(4) {
+            judge_sound(image.crash(&[], rng.fork()))?;
+        }
         let state = self.durable.clone();
         // Another disk that this cut may leave is what a damaged one falls back to, some states later.
         for state in candidates {
@@ -212,6 +216,7 @@ impl Driver {
             return Err("slot numbers would be issued again".into());
         }
         judge_start(&store, &mut world, &self.durable)?;
+        world.run_max = *self.rng.pick(&RUNS);
         world.disk.set_failing(self.options.failing);
         self.next_slot = report.first_slot;
         self.tally.refused_pages += self.world.memory.refused;

@@ -154,7 +154,23 @@ impl Driver {
             return Ok(());
         }
         let wanted = self.live[&base].pages.get(&page).copied().unwrap_or_default();
-        match self.tried(|store, world| store.read_page(world, base, page)) {
+        let most = if self.rng.one_in(2) { 1 } else { 2 + self.rng.below(15) };
+        let behind = page + 1..page + most;
+        // Each page is asked for once at a time.
+        let most = if behind.clone().any(|page| self.reading.contains_key(&(base, page))) {
+            1
+        } else {
+            most
+        };
+        let (start, count) = self.tried(|store, world| store.read_pages(world, base, page, most as usize));
+        for page in behind.take(count) {
+            let name = (base, page);
+            let changes = self.dirty.contains(&name) || self.is_away(name);
+            let wanted = self.live[&base].pages.get(&page).copied().unwrap_or_default();
+            self.reading.insert(name, (!changes).then_some(wanted));
+            self.tally.reads_ahead += 1;
+        }
+        match start {
             ReadStart::Zero(flags) if wanted.stamp == 0 && flags.unwrap_or_default() == wanted.flags => {}
             ReadStart::Zero(flags) => return Err(format!("page {base:#x}+{page} is zero {flags:?}, not {wanted:?}")),
             ReadStart::NoMemory if self.options.memory => {}
@@ -165,6 +181,15 @@ impl Driver {
         }
         self.tally.reads += 1;
         Ok(())
+    }
+
+    /// A look at some blocks that nobody reads. One that fails twice would be blamed.
+    pub(super) fn scrub(&mut self) {
+        if self.options.failing == 0 {
+            self.tally.scrubs += self.store.scrub_report().passes;
+            self.store.scrub_begin();
+            self.store.scrub_some(1 + self.rng.below(60));
+        }
     }
 
     pub(in crate::lab) fn events(&mut self) -> Check {
@@ -201,8 +226,8 @@ impl Driver {
             }
             Event::PageBad { base, page, reason } => {
                 let expected = self.reading.remove(&(base, page)).flatten().is_none();
-                let excused = self.options.failing != 0 && reason == BadPage::Disk
-                    || self.options.memory && reason == BadPage::Memory;
+                let of_disk = matches!(reason, BadPage::Disk | BadPage::Ahead);
+                let excused = self.options.failing != 0 && of_disk || self.options.memory && reason == BadPage::Memory;
                 if !expected && !excused {
                     return Err(format!("page {base:#x}+{page} is bad: {reason:?}"));
                 }
