@@ -147,9 +147,8 @@ impl Machine {
                 self.short[Short::Answer as usize] += 1;
                 return;
             }
-            let me = self.kernel.current();
             if let Some(apart) = self.kernel.ipc_apart(arguments, words, (rip, rsp)) {
-                let runs = self.kernel.current() == me;
+                let runs = self.kernel.current().is_some();
                 assert_eq!(runs, apart == Apart::GoesOn);
                 self.short[if runs { Short::Over } else { Short::Waits } as usize] += 1;
                 if self.kernel.should_preempt() {

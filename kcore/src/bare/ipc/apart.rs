@@ -1,6 +1,5 @@
-//! A message of words alone, and the wait for one, in fewer instructions than the general path takes for the same: what is left out are the questions that other calls need. It is
-//! only sent, or only received; or it is the answer of a server for which others wait in line already; or a call of a server that does not wait yet. Counted in instructions
-//! (`ipc-send-receive`, `ipc-crowded-server`).
+//! A message of words alone that is only sent, or only received, in fewer instructions than the general path takes for the same: what is left out are
+//! the questions that other calls need. The partner waits already, or the thread waits. Counted in instructions (`ipc-send-receive`).
 //!
 //! Nothing is changed before it is certain that it is such a case.
 
@@ -21,15 +20,6 @@ pub enum Apart {
     GoesOn,
     /// The thread waits, and is off its processor.
     Waits,
-}
-
-/// What the receiving half of an operation comes to.
-#[derive(Copy, Clone)]
-enum Comes {
-    /// Nothing is there: the thread waits.
-    Nothing,
-    /// The message of this thread, which waits to send so many words.
-    From(u32, usize),
 }
 
 /// The length of a message of words alone.
@@ -54,16 +44,14 @@ impl<H: Hardware> Kernel<H, Bare> {
             timeouts,
             window,
         };
-        if to == 0 {
-            let me = self.current()?;
-            let comes = self.what_comes(me, &request)?;
-            self.called_from(at)?;
-            return Some(self.receives(me, &request, comes));
+        match (to, from) {
+            (0, _) => self.receive_apart(&request, at),
+            (_, 0) => self.send_apart(&request, words, at),
+            _ => None,
         }
-        self.sends(&request, words, at)
     }
 
-    fn sends(&mut self, request: &Request, words: [u64; REGISTER_WORDS], at: (u64, u64)) -> Option<Apart> {
+    fn send_apart(&mut self, request: &Request, words: [u64; REGISTER_WORDS], at: (u64, u64)) -> Option<Apart> {
         let count = plain_words(request.tag)?;
         let me = self.current()?;
         let thread = self.current_thread()?;
@@ -77,27 +65,17 @@ impl<H: Hardware> Kernel<H, Bare> {
             if other.slow != 0 {
                 return None;
             }
-            let comes = match request.from {
-                0 => None,
-                _ => Some(self.what_comes(me, request)?),
-            };
             if count > REGISTER_WORDS {
                 let (mine, its) = (thread.ipc.buffer()?, other.ipc.buffer()?);
                 self.copy_words(mine, its, count);
             }
             // From here on it is certain.
             self.deliver(receiver, request.tag, sender, words);
-            let Some(comes) = comes else {
-                self.enqueue(receiver);
-                let context = self.context_of(me);
-                context.reset(at.0, at.1);
-                context.set_results(0, 0, 0);
-                return Some(Apart::GoesOn);
-            };
-            self.called_from(at)?;
-            let received = self.receives(me, request, comes);
-            self.pass_to(receiver);
-            return Some(received);
+            self.enqueue(receiver);
+            let context = self.context_of(me);
+            context.reset(at.0, at.1);
+            context.set_results(0, 0, 0);
+            return Some(Apart::GoesOn);
         }
         if request.send_us() != NEVER || self.find_thread(request.to).is_none() {
             return None;
@@ -112,9 +90,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(Apart::Waits)
     }
 
-    /// What a thread receives now, if that is a case for this way.
-    fn what_comes(&self, me: u32, request: &Request) -> Option<Comes> {
-        let thread = self.thread(me);
+    fn receive_apart(&mut self, request: &Request, at: (u64, u64)) -> Option<Apart> {
+        let me = self.current()?;
+        let thread = self.current_thread()?;
         if thread.slow != 0 || thread.ipc.has_interrupts() {
             return None;
         }
@@ -126,34 +104,33 @@ impl<H: Hardware> Kernel<H, Bare> {
             (self.thread(partner).state == State::Sending(me)).then_some(partner)
         };
         let Some(sender) = sender else {
-            return (request.receive_us() != 0).then_some(Comes::Nothing);
-        };
-        let count = plain_words(self.request_of(sender).tag)?;
-        let other = self.thread(sender);
-        let has_buffers = count <= REGISTER_WORDS || other.ipc.buffer().and(thread.ipc.buffer()).is_some();
-        (other.slow == 0 && other.ipc.trouble.is_none() && has_buffers).then_some(Comes::From(sender, count))
-    }
-
-    /// The receiving half of a thread's operation; where the thread goes on is noted.
-    fn receives(&mut self, me: u32, request: &Request, comes: Comes) -> Apart {
-        self.forget_going(me);
-        let Comes::From(sender, count) = comes else {
+            if request.receive_us() == 0 {
+                return None;
+            }
+            self.called_from(at)?;
+            self.forget_going(me);
             self.leave_processor(me);
             let until = self.until(me, request.receive_us());
             self.wait_to_receive(me, request.from, request.window, until);
-            return Apart::Waits;
+            return Some(Apart::Waits);
         };
         let sending = self.request_of(sender);
+        let count = plain_words(sending.tag)?;
         let other = self.thread(sender);
+        if other.slow != 0 || other.ipc.trouble.is_some() {
+            return None;
+        }
         let (words, id) = (other.context.message_words(), other.id.0);
-        if count > REGISTER_WORDS
-            && let (Some(its), Some(mine)) = (other.ipc.buffer(), self.thread(me).ipc.buffer())
-        {
+        if count > REGISTER_WORDS {
+            let (its, mine) = (other.ipc.buffer()?, thread.ipc.buffer()?);
             self.copy_words(its, mine, count);
         }
+        // From here on it is certain.
+        self.called_from(at)?;
+        self.forget_going(me);
         self.messages_of(me).window = request.window;
         self.deliver(me, sending.tag, id, words);
         self.sent(sender, me, &sending);
-        Apart::GoesOn
+        Some(Apart::GoesOn)
     }
 }
