@@ -131,6 +131,8 @@ pub(crate) struct Io {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
+    /// Requests that the disk has done.
+    pub(crate) answers: u64,
 }
 
 impl Io {
@@ -348,6 +350,7 @@ impl Io {
             };
             self.complete = flight.next;
             self.has_moved = true;
+            self.answers += u64::from(result.is_ok());
             return Some((flight.purpose, result));
         }
     }

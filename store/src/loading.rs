@@ -1,5 +1,6 @@
 //! Map nodes on their way from the disk, and what becomes of those that are damaged.
 
+use crate::containers::Map;
 use crate::event::{BadPage, Event, Failure, Structure};
 use crate::heap::NoHeap;
 use crate::io::Purpose;
@@ -16,10 +17,57 @@ pub(crate) struct Load {
     again: bool,
 }
 
+/// Jobs that fail because a node cannot be read while the disk answers otherwise, before the node is given up.
+const JOBS_FAILED: u8 = 3;
+/// Nodes of which that is remembered.
+const UNREADABLE_MAX: usize = 64;
+
+/// Map nodes that could not be read.
+#[derive(Default)]
+pub(crate) struct BadLoads {
+    /// Those of which somebody who waits is still to be told, and why.
+    reasons: Map<MapKey, BadPage>,
+    /// Nodes for which jobs have failed since the start: how many, and how much the disk had done for us by the last one.
+    unreadable: Map<MapKey, (u8, u64)>,
+}
+
+impl BadLoads {
+    /// Finds heap for the reasons of so many.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<(), NoHeap> {
+        Ok(self.reasons.reserve(count)?)
+    }
+
+    /// All who waited have been told.
+    pub(crate) fn clear(&mut self) {
+        self.reasons.clear();
+    }
+
+    /// A job needs a node that the disk does not read, though it was asked twice: whether that is given up, for no later job would come to its end. A disk that answers nothing at all is
+    /// not to be taken for one with a bad block: `answers` counts what it has done.
+    fn is_given_up(&mut self, key: MapKey, answers: u64) -> bool {
+        let (failed, before) = self.unreadable.get(key).unwrap_or_default();
+        let failed = if failed == 0 || answers > before {
+            failed + 1
+        } else {
+            failed
+        };
+        if failed > JOBS_FAILED {
+            self.unreadable.remove(key);
+            return true;
+        }
+        if self.unreadable.count() >= UNREADABLE_MAX {
+            self.unreadable.clear();
+        }
+        // Without heap it is counted another time.
+        let _ = self.unreadable.insert(key, (failed, answers));
+        false
+    }
+}
+
 impl Store {
     /// Starts reading a node, unless it is on its way. `Err` if it is known to be unreadable.
     pub(crate) fn load(&mut self, world: &mut impl World, missing: Missing) -> Result<(), BadPage> {
-        if let Some(reason) = self.bad_loads.get(missing.key) {
+        if let Some(reason) = self.bad_loads.reasons.get(missing.key) {
             return Err(reason);
         }
         if self.loads.has(missing.key) {
@@ -63,7 +111,7 @@ impl Store {
         self.expect_read()?;
         self.loads.reserve(self.loads.count() + 1)?;
         self.bad_loads
-            .reserve(self.bad_loads.count() + self.loads.count() + 1)?;
+            .reserve(self.bad_loads.reasons.count() + self.loads.count() + 1)?;
         Ok(())
     }
 
@@ -96,7 +144,7 @@ impl Store {
             None if self.maps.expect().is_ok() => self.maps.insert_arrived(key, frame),
             bad => {
                 self.io.recycle(world, frame);
-                let _ = self.bad_loads.insert(key, bad.unwrap_or(BadPage::Memory));
+                let _ = self.bad_loads.reasons.insert(key, bad.unwrap_or(BadPage::Memory));
             }
         }
     }
@@ -116,7 +164,7 @@ impl Store {
                 self.dispatch(world, purpose, result);
             }
         }
-        self.bad_loads.values().last().copied()
+        self.bad_loads.reasons.values().last().copied()
     }
 
     pub(crate) fn note_damage(&mut self, key: MapKey, block: u64) {
@@ -130,12 +178,22 @@ impl Store {
     }
 
     /// Starts reading a node that the running job needs. A node that is damaged is replaced by one
-    /// that says so of all its children, for the job must get through.
+    /// that says so of all its children, for the job must get through; so is one that the disk does not read, when several jobs have failed for it.
     pub(crate) fn load_for_job(&mut self, world: &mut impl World, missing: Missing) -> Result<(), Failure> {
         match self.load(world, missing) {
             Ok(()) => Ok(()),
             Err(BadPage::Memory) => Err(Failure::Memory),
-            Err(BadPage::Map | BadPage::Checksum | BadPage::Gone | BadPage::Ahead) => {
+            Err(BadPage::Disk) if !self.bad_loads.is_given_up(missing.key, self.io.answers) => {
+                if self.copies.under_way == 0 {
+                    // A flush that nobody waits for: whether the disk does anything.
+                    self.submit_copy(world, None);
+                }
+                Err(Failure::Disk)
+            }
+            Err(bad) => {
+                if bad == BadPage::Disk {
+                    self.note_damage(missing.key, missing.entry.block);
+                }
                 let MapKey { base, level, .. } = missing.key;
                 let first = first_page(missing.key);
                 let end = first.saturating_add(reach(level));
@@ -149,12 +207,11 @@ impl Store {
                 }
                 self.maps.expect()?;
                 let frame = self.io.frame(world).ok_or(Failure::Memory)?;
-                self.maps.insert_lost(world, missing.key, frame);
+                self.maps.insert_lost(world, missing.key, pages, frame);
                 self.note_node();
                 self.awake = true;
                 Ok(())
             }
-            Err(BadPage::Disk) => Err(Failure::Disk),
         }
     }
 

@@ -285,9 +285,17 @@ impl Maps {
     }
 
     /// Makes a node whose children are all lost, in place of a damaged one; there must be [room](Maps::expect).
-    pub(crate) fn insert_lost(&mut self, pages: &mut impl Pages, key: MapKey, frame: Frame) {
+    pub(crate) fn insert_lost(&mut self, pages: &mut impl Pages, key: MapKey, end: u64, frame: Frame) {
         let bytes = pages.bytes_mut(frame);
-        (0..FANOUT).for_each(|slot| put_entry(bytes, slot, Entry::LOST));
+        let first = |slot| first_page(key).saturating_add(reach(key.level - 1).saturating_mul(slot as u64));
+        for slot in 0..FANOUT {
+            let entry = if slot == 0 || first(slot) < end {
+                Entry::LOST
+            } else {
+                Entry::NONE
+            };
+            put_entry(bytes, slot, entry);
+        }
         self.insert(key, frame);
     }
 
@@ -440,7 +448,7 @@ impl Maps {
                     return Path::NoMemory;
                 };
                 if entry.block == LOST {
-                    self.insert_lost(pages, key, frame);
+                    self.insert_lost(pages, key, u64::MAX, frame);
                 } else {
                     pages.bytes_mut(frame).fill(0);
                     self.insert(key, frame);

@@ -325,16 +325,25 @@ impl Store {
         self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks
     }
 
+    /// Why no block was to be had: those that are free may need heap for what is known of their group.
+    fn why_no_block(&self) -> Failure {
+        if self.allocation.free_blocks() == 0 {
+            Failure::DiskFull
+        } else {
+            Failure::Memory
+        }
+    }
+
     /// Takes a block for a page of a sync, out of its share of the promises.
     pub(crate) fn take_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
-        let block = self.allocation.alloc().ok_or(Failure::DiskFull)?;
+        let block = self.allocation.alloc().ok_or_else(|| self.why_no_block())?;
         self.draw(share);
         Ok(block)
     }
 
     /// Takes a block for the running checkpoint.
     pub(crate) fn take_young_block(&mut self, share: &mut u64) -> Result<u64, Failure> {
-        let block = self.allocation.alloc_young().ok_or(Failure::DiskFull)?;
+        let block = self.allocation.alloc_young().ok_or_else(|| self.why_no_block())?;
         self.draw(share);
         Ok(block)
     }

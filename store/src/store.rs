@@ -16,12 +16,12 @@ use crate::checksum::Checksums;
 use crate::containers::List;
 use crate::containers::{Boxed, Map, Queue, boxed};
 use crate::copies::Copies;
-use crate::event::{BadPage, CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
+use crate::event::{CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
 use crate::io::{Io, Purpose};
 use crate::journal::Chain;
-use crate::loading::Load;
+use crate::loading::{BadLoads, Load};
 use crate::loss::Loss;
 use crate::map::{MapKey, MapRoot, Maps};
 use crate::objects::blocks_of;
@@ -155,7 +155,7 @@ pub struct Store {
     pub(crate) leaf_reads: Map<NodeId, LeafRead>,
     pub(crate) leaves_come: Queue<NodeId>,
     /// Nodes that could not be read, for those who wait for them.
-    pub(crate) bad_loads: Map<MapKey, BadPage>,
+    pub(crate) bad_loads: BadLoads,
     /// Nodes that came so far, well or not: a job that waits for one need not look again before this moves on.
     pub(crate) nodes_came: u64,
     /// How far the reads that wait for nodes were looked at.
@@ -284,7 +284,7 @@ impl Store {
             loads: Map::default(),
             leaf_reads: Map::default(),
             leaves_come: Queue::default(),
-            bad_loads: Map::default(),
+            bad_loads: BadLoads::default(),
             nodes_came: 0,
             pass: Pass::default(),
             page_reads: Map::default(),

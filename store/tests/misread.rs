@@ -140,3 +140,66 @@ fn what_is_read_wrong_once_is_read_again() {
         }
     }
 }
+
+/// A block that is never read again takes with it what is below it, and keeps no checkpoint from its end for long. While the disk does nothing at all, nothing is given up.
+#[test]
+fn a_node_that_is_never_read_is_given_up_at_last() {
+    let medium = sample();
+    for is_dead in [false, true] {
+        let mut world = PlainWorld::new(900);
+        world.disk.clone_from(&medium);
+        let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+        let begun = world.log.len();
+        assert!(matches!(store.read_page(&mut world, LARGE, 300), ReadStart::Reading));
+        finish(&mut store, &mut world, &WRITTEN.map(|page| (page, 1)).into(), "healthy");
+        // The root of the map, the node of the page, the page.
+        let (_, node) = world.log[begun + 1];
+        while store.shrink(&mut world) != store::Look::Over {}
+        let attempts = 10;
+        let mut failed = 0;
+        store.reserve(LARGE, 301).expect("room");
+        let mut dirty = vec![world.dirty(LARGE, 301, 9)];
+        let mut checkpoint = |store: &mut Store, world: &mut PlainWorld| {
+            store
+                .checkpoint_begin(world, core::mem::take(&mut dirty), CheckpointKind::Generation)
+                .expect("idle");
+            let mut went_well = true;
+            loop {
+                match store.poll(world) {
+                    Some(Event::CheckpointFailed { .. }) => went_well = false,
+                    None if store.is_idle() => break,
+                    _ => {}
+                }
+            }
+            while let Some(page) = store.page_over() {
+                if went_well {
+                    world.free(page.frame);
+                } else {
+                    dirty.push(page);
+                }
+            }
+            went_well
+        };
+        if is_dead {
+            world.failing_numbers = 0..usize::MAX;
+            for _ in 0..attempts {
+                assert!(!checkpoint(&mut store, &mut world), "the disk does nothing");
+            }
+            world.failing_numbers = 0..0;
+        } else {
+            world.failing = Some((Operation::Read, node..node + 1));
+            while failed < attempts && !checkpoint(&mut store, &mut world) {
+                failed += 1;
+            }
+            assert!((1..attempts).contains(&failed), "{failed} failed");
+            world.failing = None;
+        }
+        assert!(checkpoint(&mut store, &mut world));
+        assert_eq!(store.stats().damaged, u64::from(!is_dead));
+        let (reader, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("mount");
+        let mut lost = Vec::new();
+        let verified = reader.verify(&mut world, &mut |finding| lost.push(format!("{finding:?}")));
+        verified.expect("memory");
+        assert_eq!(lost.is_empty(), is_dead, "{lost:?}");
+    }
+}
