@@ -4,12 +4,13 @@
 //! Nothing is allocated: the receiver pays for the node from now on, and the giver no more. A run ends at the first page that is another case; what it
 //! did stays, and the slow path goes on from there.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use abi::Rights;
 
 use super::{
     Mapping, NODE_UNITS,
+    runs::left_in_slot,
     short::{index, record, word},
     tree::{Key, Kind, NONE, Node, pages},
 };
@@ -65,19 +66,29 @@ impl<H: Hardware> Kernel<H, Bare> {
             return 0;
         }
         let affordable = u64::from((receiver.quota - receiver.used) / NODE_UNITS[0]);
-        let rest = |table, page| &self.hardware.table(table)[usize::from(index(page, 0))..];
-        let sources = rest(giver.table, source).iter().zip(rest(giver.nodes, source));
-        let targets = rest(taker.table, target).iter().zip(rest(taker.nodes, target));
-        let both = sources.zip(targets);
-        let is_plain = |&((entry, node), (free, _)): &((&AtomicU64, &AtomicU64), (&AtomicU64, &AtomicU64))| {
-            let is_free = is_exact_page(entry.load(Relaxed)) && !is_present(free.load(Relaxed));
+        let [sources, givers, targets, takers] =
+            [giver.table, giver.nodes, taker.table, taker.nodes].map(|table| self.hardware.table(table));
+        let (first, landing) = (usize::from(index(source, 0)), usize::from(index(target, 0)));
+        let places = |page: usize| ((first + page) & 511, (landing + page) & 511);
+        let most = most
+            .min(affordable)
+            .min(table_entries(above).saturating_sub(1))
+            .min(left_in_slot(source))
+            .min(left_in_slot(target)) as usize;
+        let mut granted = 0;
+        while granted < most {
+            let (from, to) = places(granted);
+            if !is_exact_page(sources[from].load(Relaxed)) || is_present(targets[to].load(Relaxed)) {
+                break;
+            }
+            let at = tree.get(givers[from].load(Relaxed) as u32);
             // σ₀'s own page has no parent: a page that σ₀ grants stays below it, and the slow path sees to that.
-            let is_movable = |at: &Node| at.is_bare() && at.parent != NONE;
-            is_free && is_movable(tree.get(node.load(Relaxed) as u32))
-        };
-        let most = most.min(affordable).min(table_entries(above).saturating_sub(1));
-        let granted = both.clone().take(most as usize).take_while(is_plain).count();
-        if (granted as u64) < least {
+            if !at.is_bare() || at.parent == NONE {
+                break;
+            }
+            granted += 1;
+        }
+        if granted == 0 || (granted as u64) < least {
             return 0;
         }
         // From here on it is certain.
@@ -86,18 +97,19 @@ impl<H: Hardware> Kernel<H, Bare> {
         if let Some(record) = record(spaces, from) {
             record.used -= units;
         }
-        for (at, ((entry, node), (taken, held))) in both.take(granted).enumerate() {
-            let given = restricted(entry.load(Relaxed), rights);
-            let node = node.load(Relaxed) as u32;
+        for page in 0..granted {
+            let (from, to) = places(page);
+            let given = restricted(sources[from].load(Relaxed), rights);
+            let node = givers[from].load(Relaxed) as u32;
             let &Node {
                 frame, depth, parent, ..
             } = tree.get(node);
-            let mut made = Node::of_key(Kind::Page, 0, place.further(at as u64), frame, present_rights(given));
+            let mut made = Node::of_key(Kind::Page, 0, place.further(page as u64), frame, present_rights(given));
             (made.depth, made.live) = (depth, 1);
             tree.exchange(node, made, parent);
-            held.store(node.into(), Relaxed);
-            taken.store(given, Relaxed);
-            entry.store(0, Relaxed);
+            takers[to].store(node.into(), Relaxed);
+            targets[to].store(given, Relaxed);
+            sources[from].store(0, Relaxed);
         }
         word(&self.hardware, taker.above).fetch_add(granted as u64 * COUNT_ONE, Relaxed);
         leading.fetch_sub(granted as u64 * COUNT_ONE, Relaxed);
