@@ -175,6 +175,8 @@ pub(crate) struct Maps {
     /// The place of the last look for a clean node, which go downwards, and the nodes that were passed since one was found.
     hand: Option<MapKey>,
     passed: usize,
+    /// The lowest node of the path that was prepared last, and the levels of its map: as long as no node goes and none is clean, that path is ready for the neighbours of the page, too.
+    prepared: Option<(MapKey, u8)>,
 }
 
 /// Nodes that there is always room for: more than the reserve has frames.
@@ -228,6 +230,7 @@ impl Maps {
 
     /// Everything dirty is written: takes the mark off some nodes; tells whether there were any.
     pub(crate) fn clean_some(&mut self) -> bool {
+        self.prepared = None;
         self.dirty.clear_some()
     }
 
@@ -345,6 +348,7 @@ impl Maps {
     }
 
     fn remove(&mut self, pages: &mut impl Pages, key: MapKey) {
+        self.prepared = None;
         self.dirty.remove(key);
         self.arrived.remove(key);
         if let Some(frame) = self.nodes.remove(key) {
@@ -419,10 +423,22 @@ impl Maps {
 
     /// Makes the path to `page` ready to be written: makes nodes, marks them dirty.
     pub(crate) fn prepare(&mut self, pages: &mut impl Pages, base: u64, root: &mut MapRoot, page: u64) -> Path {
+        let lowest = MapKey {
+            base,
+            level: 1,
+            index: index_at(page, 1),
+        };
+        if page < reach(root.levels) && self.prepared == Some((lowest, root.levels)) {
+            return Path::Ready;
+        }
         if !self.grow_to(pages, base, root, page) {
             return Path::NoMemory;
         }
-        self.prepare_down_to(pages, base, root, (page, 1))
+        let path = self.prepare_down_to(pages, base, root, (page, 1));
+        if matches!(path, Path::Ready) {
+            self.prepared = Some((lowest, root.levels));
+        }
+        path
     }
 
     /// The same for the part of the path that stands on a level and above. The map reaches the page.

@@ -15,6 +15,7 @@ use crate::sums::Totals;
 use crate::superblock::Place;
 use crate::table_format::{INNER_MAX, LEAF_BYTES, overflow_blocks};
 use alloc::vec::Vec;
+use core::cell::Cell;
 pub use paging::Absent;
 pub(crate) use paging::{Held, Kind, Stretch, Summary};
 
@@ -121,6 +122,8 @@ pub(crate) struct Table {
     idle: usize,
     idle_max: usize,
     hand: usize,
+    /// The place in its leaf of the row that was found last: who changes pages of an object asks for its row many times for each.
+    recent: Cell<usize>,
     /// Blocks of nodes and bodies that are gone; the next checkpoint sets them free.
     released: List<u64>,
     /// Room for the nodes that a put may make, so that it cannot fail half-way.
@@ -152,6 +155,7 @@ impl Table {
             idle: 0,
             idle_max: usize::MAX,
             hand: 0,
+            recent: Cell::new(0),
             released: List::default(),
             spare_rows: Vec::new(),
             spare_children: Vec::new(),
@@ -241,7 +245,11 @@ impl Table {
         let Body::Leaf(rows) = self.body(self.leaf_of(base)) else {
             return None;
         };
+        if let Some(row) = rows.get(self.recent.get()).filter(|row| row.record.base == base) {
+            return Some(row);
+        }
         let at = rows.binary_search_by_key(&base, |row| row.record.base).ok()?;
+        self.recent.set(at);
         rows.get(at)
     }
 
