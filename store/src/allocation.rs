@@ -5,6 +5,7 @@
 //! generation *g+1* is built is still reached from *g*, and, until *g+2* is durable, *g* is the root
 //! one falls back to (invariant 1). Blocks that journal records name are never anything else but
 //! set free in this way, so they stay pinned too (invariant 5). The bits stand in [groups], and a group of which no block is busy takes no heap.
+//! What snapshots hold is busy, too, and stays so when it is set free ([held]).
 //!
 //! On the disk there are three regions, used in turn by the generations. A region holds index
 //! blocks with the checksums of its bitmap blocks; zero stands for "all free, never written", so
@@ -24,6 +25,7 @@ use young::Young;
 
 mod bits;
 mod groups;
+mod held;
 mod young;
 
 /// Blocks that are marked free in one piece: some 100 instructions each.
@@ -274,7 +276,7 @@ impl Allocation {
         let unpinned = !self.breaks.keeps(Invariant::Pins) && self.recent.contains(&block);
         if self.young.remove(bit) || unpinned || !self.breaks.keeps(Invariant::NoReuse) {
             self.release(block);
-        } else if self.mark(bit, false) {
+        } else if self.mark(bit, false) && !self.groups.is_held(bit) {
             hold(&mut self.freed_now, block);
         }
     }
@@ -284,7 +286,9 @@ impl Allocation {
         let bit = block - self.geometry.data_start();
         self.young.remove(bit);
         self.mark(bit, false);
-        self.groups.put_busy(bit, false);
+        if !self.groups.is_held(bit) {
+            self.groups.put_busy(bit, false);
+        }
         self.hint = self.hint.min((bit / WORD) as usize);
     }
 
@@ -330,7 +334,7 @@ impl Allocation {
         for _ in 0..RELEASE_PIECE {
             let Some(block) = self.releasing.pop() else { break };
             let bit = block - self.geometry.data_start();
-            if self.groups.clear_busy(bit) {
+            if self.groups.is_held(bit) || self.groups.clear_busy(bit) {
                 continue;
             }
             let group = (bit / BITS) as usize;
@@ -396,7 +400,7 @@ fn words(bytes: &[u8; BLOCK]) -> impl Iterator<Item = u64> {
 }
 
 /// Fills `out` with words, and with zeroes behind them.
-fn fill(out: &mut [u8; BLOCK], words: &[u64]) {
+pub(crate) fn fill(out: &mut [u8; BLOCK], words: &[u64]) {
     let (places, _) = out.as_chunks_mut();
     let (filled, rest) = places.split_at_mut(words.len().min(places.len()));
     for (place, word) in filled.iter_mut().zip(words) {

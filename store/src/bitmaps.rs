@@ -8,6 +8,8 @@ use crate::containers::push;
 use crate::event::{MountError, MountReport, Structure};
 use crate::geometry::{SUMS, region_of};
 use crate::heap::{NoHeap, zeroed};
+use crate::snapshots::Snapshots;
+use crate::snapshots::loading::{OnLost, hold_snapshots_before, load_snapshots};
 use crate::superblock::{Place, Superblock};
 use crate::world::{BLOCK, World};
 
@@ -18,7 +20,7 @@ fn no_heap(_: NoHeap) -> MountError {
     NO_HEAP
 }
 
-/// The allocator as the current generation has it, with what is held for the one before. Costs a read of each bitmap block of the two that is not all free.
+/// The allocator as the current generation has it, with what snapshots hold, and what is held for the generation before. Costs a read of each bitmap block of the two that is not all free.
 ///
 /// # Errors
 /// [`MountError`]: the current generation has damage, or the heap is too small for its groups. Damage in the one before is reported, and then nothing
@@ -28,9 +30,9 @@ pub(crate) fn load_bitmaps(
     checksums: &Checksums,
     (current, previous): (&Superblock, Option<&Superblock>),
     breaks: Breaks,
-    report: &mut MountReport,
-) -> Result<Allocation, MountError> {
-    load(world, checksums, (current, previous), breaks, report).map_err(|error| match error {
+    (on_lost, report): (OnLost, &mut MountReport),
+) -> Result<(Allocation, Snapshots), MountError> {
+    load(world, checksums, (current, previous), breaks, (on_lost, report)).map_err(|error| match error {
         NO_HEAP => MountError::TooLarge {
             blocks: current.geometry.total,
             heap: Allocation::heap(&current.geometry, groups_in_use(world, checksums, current)),
@@ -44,8 +46,8 @@ fn load(
     checksums: &Checksums,
     (current, previous): (&Superblock, Option<&Superblock>),
     breaks: Breaks,
-    report: &mut MountReport,
-) -> Result<Allocation, MountError> {
+    (on_lost, report): (OnLost, &mut MountReport),
+) -> Result<(Allocation, Snapshots), MountError> {
     let geometry = current.geometry;
     let region = region_of(current.generation);
     let mut allocation = Allocation::new(geometry, breaks).map_err(no_heap)?;
@@ -59,20 +61,24 @@ fn load(
             Err(MountError::Damaged(Structure::Bitmap, start))
         }
     })?;
+    let snapshots = load_snapshots(world, checksums, current, &mut allocation, (on_lost, report))?;
     if let Some(previous) = previous {
-        hold_before(world, checksums, &mut allocation, previous, report)?;
+        hold_before(world, checksums, &mut allocation, (previous, &snapshots), report)?;
     }
-    Ok(allocation)
+    Ok((allocation, snapshots))
 }
 
-/// Holds what the generation before reaches. Damage in its bitmap is reported, and then nothing is held for the blocks behind.
+/// Holds what the generation before reaches, and what its snapshots held that are gone. Damage in its bitmap is reported, and then nothing is held for the blocks behind.
 pub(crate) fn hold_before(
     world: &mut impl World,
     checksums: &Checksums,
     allocation: &mut Allocation,
-    previous: &Superblock,
+    (previous, current): (&Superblock, &Snapshots),
     report: &mut MountReport,
 ) -> Result<(), MountError> {
+    if let Some(block) = hold_snapshots_before(world, checksums, previous, allocation, current)? {
+        push(&mut report.damage, (Structure::Bitmap, block))?;
+    }
     let held = each_bitmap(world, checksums, previous, |_, group, bytes| {
         allocation.load_before(group, bytes).map_err(no_heap)
     });

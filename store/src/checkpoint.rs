@@ -8,7 +8,7 @@
 //! 2. *doom*: the maps of deleted objects are taken down;
 //! 3. *pages*: every dirty page goes to a new block, its map entry follows;
 //! 4. *nodes*: every dirty map node goes to a new block, children first;
-//! 5. *table*: the same for the object table;
+//! 5. *table*: the same for the object table, and *snapshots*: what tells of one that is made (`keeping.rs`);
 //! 6. *bitmap*: what the bitmap region of this generation lacks;
 //! 7. *flush*, then *superblock*, its first copy, then *flush*: the commit;
 //! 8. *second*: the other copy, which no one waits for. It is stable with the next flush, and at power-off at once.
@@ -36,10 +36,12 @@ use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
+use keeping::Keeping;
 use phase::Phase;
 use recorded::Recorded;
 use relief::{Position, Relief};
 
+mod keeping;
 mod phase;
 mod recorded;
 mod relief;
@@ -102,6 +104,8 @@ pub(crate) struct Checkpoint {
     changed: Map<u64, ()>,
     /// The record of a small one.
     recorded: Option<Recorded>,
+    /// What it does about snapshots.
+    keeping: Option<Keeping>,
     /// How many have begun, this one included.
     number: u64,
     superblock_checksum: u64,
@@ -155,6 +159,7 @@ impl Checkpoint {
             index: 0,
             changed: Map::default(),
             recorded: None,
+            keeping: None,
             number: 0,
             superblock_checksum: 0,
             copy: None,
@@ -321,6 +326,7 @@ impl Checkpoint {
                 }
                 self.write_table(store, world)
             }
+            Phase::Snapshots => self.write_snapshots(store, world),
             Phase::Bitmap => self.write_bitmap(store, world),
             Phase::Index => self.write_index(store, world),
             Phase::Drain if !store.release_blocks() || !store.keep_blocks() || store.copies.under_way > 0 => {
@@ -537,6 +543,7 @@ impl Checkpoint {
             leaves_are_told: true,
             totals: store.table.totals(),
             writing: 0,
+            snapshots: self.list(store),
             geometry: store.geometry,
             address_bits: store.address_bits,
             clean,
@@ -621,6 +628,7 @@ impl Checkpoint {
         store.generation += 1;
         store.unnoted = store.unnoted.filter(|&before| before >= self.number);
         store.allocation.commit(region_of(store.generation));
+        self.commit_snapshots(store);
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
         store.journal_state = JournalState::Open;
@@ -648,6 +656,7 @@ impl Checkpoint {
             || store.maps.clean_some()
             || store.forget_settled()
             || store.drop_rows(&mut self.changed)
+            || self.hold_some(store)
     }
 
     /// Its pages are promised their room again as they are [taken back](Store::page_over).
@@ -670,6 +679,9 @@ impl Checkpoint {
     }
 
     fn abort_step(&mut self, store: &mut Store) -> bool {
+        if self.give_snapshots_up(store) {
+            return true;
+        }
         // Nodes stay dirty; overflow blocks have no mark of their own but that they lie nowhere.
         if let Some(part) = self.parts.pop() {
             if matches!(part, Part::Overflow(..)) && self.parts.len() < self.begun_parts {

@@ -354,6 +354,8 @@ pub enum Structure {
     Journal,
     /// The contents of a page.
     Page,
+    /// The blocks that tell of snapshots.
+    Snapshots,
 }
 
 /// Why a disk was not mounted. Nothing was written to it.

@@ -37,6 +37,7 @@ impl Store {
             leaves_are_told: true,
             totals: Totals::default(),
             writing: 0,
+            snapshots: None,
             geometry,
             address_bits: options.address_bits,
             clean: true,

@@ -41,6 +41,8 @@ pub(crate) enum Purpose {
     Copy(Option<(Frame, u64)>),
     /// To look at a block.
     Scrub,
+    /// To read what a snapshot holds.
+    Reclaim,
     /// To flush.
     Flush,
 }

@@ -36,6 +36,8 @@ mod allocation;
 mod bitmaps;
 mod space;
 
+pub(crate) mod snapshots;
+
 mod record;
 mod table;
 mod table_format;
@@ -51,6 +53,7 @@ mod recording;
 
 mod store;
 
+mod addresses;
 mod handover;
 mod loading;
 mod objects;
@@ -94,6 +97,7 @@ pub use objects::Objects;
 pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
 pub use repair::{Plan, Step};
 pub use scrub::ScrubReport;
+pub use snapshots::{RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotError, SnapshotName};
 pub use store::Store;
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};

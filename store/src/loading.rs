@@ -96,7 +96,7 @@ impl Store {
 
     /// Blocks that are being read, or will be.
     pub(crate) fn reads(&self) -> usize {
-        let scrub = usize::from(self.scrub.is_reading());
+        let scrub = usize::from(self.scrub.is_reading()) + usize::from(self.snapshots.reclaim.is_reading());
         self.loads.count() + self.leaf_reads.count() + self.page_reads.count() + scrub
     }
 

@@ -4,7 +4,7 @@
 //! or has lost a write that it had acknowledged. A read-write mount is refused then: committing would put a new
 //! generation over what could not be read, and what is there again once a bit is put back would be gone for good.
 
-use crate::event::{Failure, MountError};
+use crate::event::{Failure, MountError, Structure};
 use abi::host::{HEAP_MOST, HEAP_PART};
 use core::fmt::{Display, Formatter, Result};
 
@@ -118,6 +118,11 @@ impl Display for MountError {
                     "it is truncated: it should have {needed} blocks of 4 KiB and has {present}. Take a copy that has its whole length"
                 )
             }
+            Self::Damaged(Structure::Snapshots, block) => write!(
+                f,
+                "nothing says which blocks its snapshots hold, for block {block} and its copy are damaged, so nothing can be written; it can be \
+                 read, and 'gond check IMAGE --repair' says what can be saved"
+            ),
             Self::Damaged(structure, block) => {
                 write!(
                     f,

@@ -16,6 +16,8 @@ use crate::geometry::{Geometry, region_of};
 use crate::heap::with_room;
 use crate::io::Io;
 use crate::loss::Loss;
+use crate::snapshots::Snapshots;
+use crate::snapshots::loading::OnLost;
 use crate::store::{OnDamage, Parts, Store};
 use crate::superblock::{GENERATION_END, Superblock, Unfit};
 use crate::table::{Sizes, Table};
@@ -73,7 +75,7 @@ impl Superblocks {
         &self,
         (mode, breaks): (MountMode, Breaks),
         checksums: Checksums,
-        allocation: Allocation,
+        (allocation, snapshots): (Allocation, Snapshots),
         table: Table,
     ) -> Result<Store, MountError> {
         let superblock = &self.current;
@@ -89,6 +91,7 @@ impl Superblocks {
             lease: superblock.lease,
             superblock_checksum: self.checksum,
             allocation,
+            snapshots,
             table,
             io: Io::default(),
         })?)
@@ -157,9 +160,15 @@ impl Store {
         let checksums = Checksums::new(superblock.key, superblock.of_version_1)?;
         let mut report = found.report()?;
         let previous = found.previous.as_ref().map(|(previous, _)| previous);
-        let allocation = load_bitmaps(world, &checksums, (superblock, previous), breaks, &mut report)?;
+        let on_lost = if mode == MountMode::ReadOnly {
+            OnLost::Tell
+        } else {
+            OnLost::Refuse
+        };
+        let newest = (superblock, previous);
+        let parts = load_bitmaps(world, &checksums, newest, breaks, (on_lost, &mut report))?;
         let table = load_table(world, &checksums, superblock, leaves)?.with_sizes(sizes);
-        let mut store = found.store((mode, breaks), checksums, allocation, table)?;
+        let mut store = found.store((mode, breaks), checksums, parts, table)?;
         let opened = store.open(world, &mut report, &found);
         report.losses = core::mem::take(&mut store.losses);
         if let (MountMode::ReadWrite, Some(&loss)) = (mode, report.losses.first()) {

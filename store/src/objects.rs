@@ -520,7 +520,7 @@ impl Store {
     }
 
     /// Sees to it that `blocks` more may be promised to writers, who leave the pool alone.
-    fn room(&mut self, blocks: u64) -> Result<(), NoRoom> {
+    pub(crate) fn room(&mut self, blocks: u64) -> Result<(), NoRoom> {
         self.allocation.promise(self.needed() + POOL + blocks)
     }
 

@@ -531,7 +531,10 @@ impl Store {
                 Item::Put(record) => drop(put.insert(record.base, ())?),
                 Item::Page { base, page, entry } => {
                     let known = put.has(*base) || self.table.get(*base).is_some();
-                    let possible = known && *page < reach(LEVELS_MAX) && self.allocation.is_unused(entry.block);
+                    let possible = known
+                        && *page < reach(LEVELS_MAX)
+                        && self.allocation.is_unused(entry.block)
+                        && !self.allocation.is_held(entry.block);
                     if !possible || blocks.insert(entry.block, ())?.is_some() {
                         return Ok(false);
                     }

@@ -16,6 +16,8 @@ use crate::loss::Loss;
 use crate::map::{Entry, LEVELS_MAX, MapKey, Path, reach};
 use crate::mount::{Superblocks, find_superblocks};
 use crate::salvage::{Lost, LostLeaf, salvage_table};
+use crate::snapshots::loading::{OnLost, load_snapshots};
+use crate::snapshots::{SnapshotName, Snapshots};
 use crate::store::{OnDamage, Store};
 use crate::superblock::Superblock;
 use crate::verify::{Fault, Finding};
@@ -95,6 +97,23 @@ pub enum Step {
         first: u64,
         /// How many there are.
         count: u64,
+    },
+    /// The blocks that say what a snapshot holds are written anew, from what it reaches.
+    Snapshot {
+        /// The snapshot.
+        name: SnapshotName,
+    },
+    /// A snapshot is gone: nothing says where it is.
+    SnapshotLost {
+        /// The snapshot.
+        name: SnapshotName,
+    },
+    /// The list of snapshots is written anew.
+    Snapshots {
+        /// Its block.
+        block: u64,
+        /// Whether no copy of it can be read, and all snapshots are gone.
+        is_lost: bool,
     },
     /// This is left as it is.
     Leave(Finding),
@@ -197,17 +216,19 @@ impl Store {
         let checksums = Checksums::new(superblock.key, superblock.of_version_1)?;
         let mut report = found.report()?;
         let previous = found.previous.as_ref().map(|(previous, _)| previous);
-        let loaded = load_bitmaps(world, &checksums, (superblock, previous), Breaks::NONE, &mut report);
-        let (allocation, bitmap) = match loaded {
-            Ok(allocation) => (allocation, None),
+        let rebuild = (OnLost::Rebuild, &mut report);
+        let loaded = load_bitmaps(world, &checksums, (superblock, previous), Breaks::NONE, rebuild);
+        let (parts, bitmap) = match loaded {
+            Ok(parts) => (parts, None),
             Err(MountError::Damaged(Structure::Bitmap, block)) => {
-                (Allocation::new(superblock.geometry, Breaks::NONE)?, Some(block))
+                let allocation = Allocation::new(superblock.geometry, Breaks::NONE)?;
+                ((allocation, Snapshots::default()), Some(block))
             }
             Err(other) => return Err(other),
         };
         let mut lost = Lost::default();
         let table = salvage_table(world, &checksums, superblock, &mut lost)?;
-        let mut store = found.store((MountMode::ReadOnly, Breaks::NONE), checksums, allocation, table)?;
+        let mut store = found.store((MountMode::ReadOnly, Breaks::NONE), checksums, parts, table)?;
         let mut plan = Plan {
             steps: Vec::new(),
             report,
@@ -234,11 +255,15 @@ impl Store {
     ) -> Result<(), MountError> {
         if let Some(block) = bitmap {
             self.rebuild_bitmaps(world)?;
+            let (checksums, allocation, report) = (&self.checksums, &mut self.allocation, &mut plan.report);
+            let rebuild = (OnLost::Rebuild, &mut *report);
+            self.snapshots = load_snapshots(world, checksums, &found.current, allocation, rebuild)?;
             if let Some(previous) = previous {
-                hold_before(world, &self.checksums, &mut self.allocation, previous, &mut plan.report)?;
+                hold_before(world, checksums, allocation, (previous, &self.snapshots), report)?;
             }
             push(&mut plan.steps, Step::Bitmap { block })?;
         }
+        self.rebuild_snapshots(world, found)?;
         self.open(world, &mut plan.report, found)?;
         plan.report.losses = core::mem::take(&mut self.losses);
         self.plan(world, lost, plan)
@@ -282,6 +307,7 @@ impl Store {
         for &loss in &plan.report.losses {
             push(steps, Step::GiveUp(loss))?;
         }
+        self.plan_snapshots(steps)?;
         for body in &lost.bodies {
             // A record of the journal may have brought it back.
             let row = self.table.get(body.base);
@@ -312,11 +338,31 @@ impl Store {
         Ok(())
     }
 
+    /// What is to be done about snapshots.
+    fn plan_snapshots(&self, steps: &mut Vec<Step>) -> Result<(), MountError> {
+        for (name, _) in &self.snapshots.rebuilt {
+            push(steps, Step::Snapshot { name: *name })?;
+        }
+        for &name in &self.snapshots.lost {
+            push(steps, Step::SnapshotLost { name })?;
+        }
+        if let Some(list) = self.snapshots.list.filter(|_| self.snapshots.is_list_bad) {
+            let block = list.blocks[0];
+            let is_lost = self.snapshots.known.is_empty() && self.snapshots.lost.is_empty();
+            push(steps, Step::Snapshots { block, is_lost })?;
+        }
+        Ok(())
+    }
+
     /// What is to be done about a finding.
     fn plan_finding(&self, finding: Finding, lost: &Lost, steps: &mut Vec<Step>) -> Result<(), MountError> {
         let step = match finding {
-            // It is as it should be.
-            Finding::Lost { .. } => return Ok(()),
+            // The one is as it should be; the steps for snapshots see to the other.
+            Finding::Lost { .. }
+            | Finding::Damaged {
+                structure: Structure::Snapshots,
+                ..
+            } => return Ok(()),
             Finding::Damaged {
                 structure: Structure::Table,
                 block,
@@ -401,7 +447,19 @@ impl Store {
             self.table.add_up_all();
         }
         self.pass_lost_generations(&plan.report.losses);
+        let is_of_snapshots = |step: &Step| {
+            matches!(
+                step,
+                Step::Snapshot { .. } | Step::SnapshotLost { .. } | Step::Snapshots { .. }
+            )
+        };
+        if plan.steps.iter().any(is_of_snapshots) {
+            self.write_snapshots_again()?;
+        }
         self.open_for_writing(world, plan.superblock_checksum)?;
+        if let Some(Err(error)) = self.snapshot_outcome() {
+            return Err(MountError::Recovery(Failure::from(error)));
+        }
         self.commit_generation(world, CheckpointKind::Shutdown)?;
         self.wait_for_nodes(world);
         self.on_damage = OnDamage::GoOn;

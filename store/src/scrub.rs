@@ -155,8 +155,8 @@ impl Store {
         self.scrub.forget_way(world);
     }
 
-    /// Whether nobody but the scrub wants anything of the disk.
-    fn is_quiet(&self) -> bool {
+    /// Whether nobody wants anything of the disk but those who look at it in the background.
+    pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.running, Running::Nothing)
             && self.queue.is_empty()
             && self.page_reads.is_empty()

@@ -322,7 +322,8 @@ impl Store {
             self.maps.dirty_len() as u64
         };
         let changes = self.pending.cost() + self.prepared.cost();
-        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks
+        let snapshots = self.snapshots.promised();
+        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks + snapshots
     }
 
     /// Why no block was to be had: those that are free may need heap for what is known of their group.

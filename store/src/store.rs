@@ -31,6 +31,7 @@ use crate::record::ObjectRecord;
 use crate::rows::LeafRead;
 use crate::scrub::Scrub;
 use crate::settle::written;
+use crate::snapshots::Snapshots;
 use crate::space::{Loan, POOL, Promises};
 use crate::sync::{SyncGroup, SyncRequest};
 use crate::table::{NodeId, Table};
@@ -108,6 +109,7 @@ pub struct Store {
     pub(crate) losses: Vec<Loss>,
 
     pub(crate) allocation: Allocation,
+    pub(crate) snapshots: Snapshots,
     pub(crate) promises: Promises,
     /// Blocks that the running and the waiting jobs may still take: the sum of their shares.
     pub(crate) budget: u64,
@@ -232,6 +234,7 @@ pub(crate) struct Parts {
     pub(crate) lease: u64,
     pub(crate) superblock_checksum: u64,
     pub(crate) allocation: Allocation,
+    pub(crate) snapshots: Snapshots,
     pub(crate) table: Table,
     pub(crate) io: Io,
 }
@@ -258,6 +261,7 @@ impl Store {
             on_damage: OnDamage::GoOn,
             losses: Vec::new(),
             allocation: parts.allocation,
+            snapshots: parts.snapshots,
             promises: Promises::default(),
             budget: 0,
             table: parts.table,
@@ -408,6 +412,7 @@ impl Store {
             // All who waited have seen what came.
             self.bad_loads.clear();
             self.maps.release_arrived();
+            self.advance_reclaim(world);
             self.advance_scrub(world);
         }
         if self.stopped {
@@ -536,7 +541,9 @@ impl Store {
                 failure = Some(reason);
             }
         }
-        let nodes = self.maps.dirty_len() as u64 + self.pending.cost() + self.table_cost();
+        let wanted = self.snapshots.take();
+        let of_snapshots = wanted.map_or(0, |(_, blocks)| blocks);
+        let nodes = self.maps.dirty_len() as u64 + self.pending.cost() + self.table_cost() + of_snapshots;
         self.budget += nodes;
         let loan = core::mem::take(&mut self.collected_share);
         let pages = core::mem::take(&mut self.collected);
@@ -544,8 +551,11 @@ impl Store {
         self.pending.hand_over(&mut self.settling);
         let changed = core::mem::take(&mut self.changed);
         self.checkpoints += 1;
-        let record = self.record_for(kind, pages.len(), &changed);
+        let record = self
+            .record_for(kind, pages.len(), &changed)
+            .filter(|_| wanted.is_none());
         job.begin(pages, kind, (loan, nodes), changed, (self.checkpoints, record));
+        job.keep(wanted);
         if let Some(reason) = failure {
             job.fail(reason);
         }
@@ -573,12 +583,17 @@ impl Store {
     /// The cost of taking a completion up.
     fn cost_of(&self, purpose: &Purpose) -> u64 {
         match purpose {
-            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Run(_) | Purpose::Scrub
+            Purpose::Page(_)
+            | Purpose::Node(_)
+            | Purpose::Leaf(_)
+            | Purpose::Run(_)
+            | Purpose::Scrub
+            | Purpose::Reclaim
                 if self.checksums.of_version_1 =>
             {
                 COST_BLOCK + COST_SIPHASH
             }
-            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Scrub => COST_BLOCK,
+            Purpose::Page(_) | Purpose::Node(_) | Purpose::Leaf(_) | Purpose::Scrub | Purpose::Reclaim => COST_BLOCK,
             Purpose::Run(_) => COST_BLOCK_OF_RUN,
             _ => COST_WRITTEN,
         }
@@ -591,6 +606,7 @@ impl Store {
             Purpose::Node(key) => self.node_arrived(world, key, result),
             Purpose::Leaf(leaf) => self.leaf_arrived(world, leaf, result),
             Purpose::Scrub => self.scrub_arrived(world, result),
+            Purpose::Reclaim => self.reclaim_arrived(world, result),
             Purpose::Copy(place) => {
                 self.copies.under_way -= 1;
                 if let Some((frame, block)) = place {
@@ -716,24 +732,6 @@ impl Store {
         self.io.empty_reserve(world);
     }
 
-    // ---- addresses
-
-    /// Slot numbers below this may be issued. It rises with every checkpoint; until then the
-    /// issuer waits.
-    pub fn lease(&self) -> u64 {
-        self.lease
-    }
-
-    /// Slot numbers below this may have been issued.
-    pub fn high_water(&self) -> u64 {
-        self.high_water
-    }
-
-    /// Notes that slot numbers below `slot` have been issued.
-    pub fn raise_high_water(&mut self, slot: u64) {
-        self.high_water = self.high_water.max(slot);
-    }
-
     // ---- space
 
     /// Blocks for a complete rewrite of the table, and for its growth.
@@ -759,12 +757,6 @@ impl Store {
     /// Whether there are map nodes that only a generation writes.
     pub fn has_unwritten(&self) -> bool {
         self.maps.dirty_len() > 0
-    }
-
-    /// Secret words for a generator of passwords. Each mount for writing has committed a generation that no mount
-    /// before had, so these are others after each start, as long as the image is not copied.
-    pub fn seed(&self) -> [u64; 2] {
-        self.checksums.key().seed(self.generation, self.nonce)
     }
 
     /// The figures.

@@ -5,6 +5,7 @@ use crate::checksum::Key;
 use crate::containers::{copied, push_reserved};
 use crate::geometry::{Geometry, INDEX_MAX};
 use crate::heap::{NoHeap, with_room};
+use crate::snapshots::format::Twin;
 use crate::sums::{TOTAL_WORDS, Totals};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
@@ -19,6 +20,8 @@ const OLDEST: u32 = 1;
 const CHECKSUMS_OF_VERSION_1: u64 = 1;
 /// Feature of reading: inner nodes of the table tell of the leaves below them, and the superblock tells sums over all rows.
 const LEAVES_ARE_TOLD: u64 = 2;
+/// Feature of writing: snapshots hold blocks, which the bitmap says are free.
+const SNAPSHOTS_HOLD: u64 = 1;
 const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD;
 /// No store lives so long; so generations can be counted on without fear of overflow.
 pub(crate) const GENERATION_END: u64 = 1 << 62;
@@ -31,6 +34,10 @@ const VERSION_AT: usize = 8;
 const FEATURES_AT: usize = 112 + 8 * INDEX_MAX as usize;
 /// Offset of what is told of all rows.
 const TOTALS_AT: usize = FEATURES_AT + 16;
+/// Offset of the section of snapshots: its kind, and where their list stands.
+const SECTION_AT: usize = TOTALS_AT + 8 * TOTAL_WORDS;
+/// The kind of that section.
+const OF_SNAPSHOTS: u64 = 1;
 /// Offset of the generation.
 const GENERATION_AT: usize = 32;
 /// Offset of the key.
@@ -57,8 +64,10 @@ pub(crate) struct Superblock {
     /// Whether inner nodes of the table tell of the leaves below them, and the totals are known.
     pub(crate) leaves_are_told: bool,
     pub(crate) totals: Totals,
-    /// Features of writing, none of which is known.
+    /// Features of writing that are not known.
     pub(crate) writing: u64,
+    /// Where the list of snapshots stands, if there are any.
+    pub(crate) snapshots: Option<Twin>,
     pub(crate) geometry: Geometry,
     pub(crate) address_bits: u32,
     pub(crate) clean: bool,
@@ -133,7 +142,14 @@ impl Superblock {
         let of_version_1 = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
         let told = if self.leaves_are_told { LEAVES_ARE_TOLD } else { 0 };
         set_word(bytes, FEATURES_AT, of_version_1 | told);
-        set_word(bytes, FEATURES_AT + 8, self.writing);
+        let hold = if self.snapshots.is_some() { SNAPSHOTS_HOLD } else { 0 };
+        set_word(bytes, FEATURES_AT + 8, self.writing | hold);
+        if let Some(list) = self.snapshots {
+            set_word(bytes, SECTION_AT, OF_SNAPSHOTS);
+            for (word, at) in list.to_words().into_iter().zip((SECTION_AT + 8..).step_by(8)) {
+                set_word(bytes, at, word);
+            }
+        }
         if self.leaves_are_told {
             for (word, at) in self.totals.to_words().into_iter().zip((TOTALS_AT..).step_by(8)) {
                 set_word(bytes, at, word);
@@ -165,11 +181,16 @@ impl Superblock {
             let words: [u64; TOTAL_WORDS] = core::array::from_fn(|at| word(bytes, TOTALS_AT + 8 * at));
             found.totals = Totals::from_words(words);
         }
-        found.writing = writing;
+        found.writing = writing & !SNAPSHOTS_HOLD;
+        if writing & SNAPSHOTS_HOLD != 0 {
+            let words = [8, 16, 24].map(|at| word(bytes, SECTION_AT + at));
+            found.snapshots = Some(Twin::from_words(words));
+        }
         let checksum = word(bytes, CHECKSUM_AT);
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
             && found.geometry.is_sound()
             && found.index.len() as u64 == found.geometry.index_blocks()
+            && (found.snapshots.is_none() || word(bytes, SECTION_AT) == OF_SNAPSHOTS)
             && found.generation % 2 == block / 2
             && (1..GENERATION_END).contains(&found.generation);
         match reading & !KNOWN {
@@ -215,6 +236,7 @@ impl Superblock {
             leaves_are_told: false,
             totals: Totals::default(),
             writing: 0,
+            snapshots: None,
             geometry,
             address_bits,
             clean,
@@ -253,6 +275,7 @@ mod tests {
             leaves_are_told: true,
             totals: Totals::from_words([8, 9, 10, 11, 12]),
             writing: 0,
+            snapshots: Some(Twin::from_words([400, 500, 13])),
             geometry,
             address_bits: 47,
             clean: true,

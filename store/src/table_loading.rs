@@ -79,6 +79,8 @@ pub(crate) fn load_with<W: World>(
 ) -> Result<Table, MountError> {
     let mut table = Table::new()?;
     if superblock.table.block == 0 {
+        // Births that were given are not given again, whatever has become of the objects.
+        table.set_totals(superblock.totals);
         return Ok(table);
     }
     let levels = read_levels(world, checksums, superblock)?;

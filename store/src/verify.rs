@@ -16,6 +16,7 @@ use crate::table::{Absent, Body, Row};
 use crate::world::{BLOCK, World};
 use alloc::vec::Vec;
 
+mod snapshots;
 #[cfg(test)]
 mod tests;
 
@@ -120,6 +121,7 @@ impl Store {
         let mut check = Check::new(self, world, report, Contents::Read)?;
         check.all()?;
         check.bitmap();
+        check.snapshots()?;
         Ok(check.tally)
     }
 

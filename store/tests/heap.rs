@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use store::{
     BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountError, MountMode, NoRoom,
-    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, Store,
+    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, SnapshotError, SnapshotName, Store,
 };
 
 /// Bits of a group of blocks: two for each, and one for each word.
@@ -221,6 +221,40 @@ fn a_checkpoint_without_heap_for_its_record_makes_a_generation() {
         let generation = before + u64::from(is_short);
         assert!(events.contains(&Event::CheckpointDone { generation }), "{events:?}");
     }
+}
+
+/// Two groups have blocks in use, and heap for what is held of one of them: the checkpoint goes on without the snapshot.
+#[test]
+fn a_snapshot_without_heap_is_given_up_and_takes_nothing() {
+    /// Bytes of a group with a plane of held blocks.
+    const WITH_HELD: usize = 8 * (1024 + 8 + 512);
+    let (mut world, mut store) = sample(70_000, 40_000);
+    let pages = (0..36_000).map(|page| {
+        store.reserve(BASE, page).expect("room");
+        world.dirty(BASE, page, 7)
+    });
+    let pages = pages.collect();
+    for pages in [pages, Vec::new(), Vec::new()] {
+        checkpoint(&mut world, &mut store, pages);
+    }
+    let free = store.stats().free;
+    let name = SnapshotName::new("one").expect("a name");
+    for others in 0..3 {
+        FAILING.set((WITH_HELD, WITH_HELD, others));
+        store.keep_snapshot(name, 1).expect("room");
+        checkpoint(&mut world, &mut store, Vec::new());
+        fail_none();
+        let outcome = store.snapshot_outcome().expect("it has ended");
+        if others < 2 {
+            assert_eq!(outcome, Err(SnapshotError::Memory));
+            assert_eq!(store.stats().free, free);
+        } else {
+            // What the others have opened is still there.
+            assert_eq!(outcome, Ok(()));
+        }
+        checkpoint(&mut world, &mut store, Vec::new());
+    }
+    assert_eq!(store.blocks_of_snapshots(), 2 + 2 + 2);
 }
 
 /// A store with an object whose first checkpoint has failed, for the disk takes no writes; allocation number `n` has failed, too. With the pages that came

@@ -181,6 +181,9 @@ fn told(plan: &Plan) -> Told {
             | Step::OldBitmap { .. }
             | Step::Mark { .. }
             | Step::Free { .. } => {}
+            Step::Snapshot { .. } | Step::SnapshotLost { .. } | Step::Snapshots { .. } => {
+                panic!("there are no snapshots: {step:?}")
+            }
             Step::Leave(finding) => panic!("{finding:?}"),
         }
     }

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 
 #[path = "command_line/repair.rs"]
 mod repair;
+#[path = "command_line/snapshots.rs"]
+mod snapshots;
 
 /// A folder that goes away.
 struct Folder(PathBuf);

@@ -25,12 +25,14 @@ pub fn misused(command: &str, what: impl std::fmt::Display) -> anyhow::Error {
     Usage(format!("{what}; './gond help {command}' tells how to use it")).into()
 }
 
-/// The arguments of a command that has no options but perhaps `--json`, and a fixed number of operands.
+/// The arguments of a command that has no options but perhaps flags and `--snapshot NAME`, and a fixed number of operands.
 pub struct Operands {
     /// The operands, in order.
     pub values: Vec<OsString>,
     /// The flags that were given, without their dashes.
     pub flags: Vec<String>,
+    /// The snapshot that was named.
+    pub snapshot: Option<store::SnapshotName>,
 }
 
 impl Operands {
@@ -46,9 +48,14 @@ pub fn operands(command: &str, arguments: Vec<OsString>, names: &[&str], flags: 
     let mut found = Operands {
         values: Vec::new(),
         flags: Vec::new(),
+        snapshot: None,
     };
     while let Some(argument) = parser.next().map_err(|error| misused(command, error))? {
         match argument {
+            lexopt::Arg::Long("snapshot") if flags.contains(&"snapshot") => {
+                let value = parser.value().map_err(|error| misused(command, error))?;
+                found.snapshot = Some(snapshot(command, &value)?);
+            }
             lexopt::Arg::Long(flag) if flags.contains(&flag) => found.flags.push(flag.to_owned()),
             lexopt::Arg::Value(value) => found.values.push(value),
             other => return Err(misused(command, other.unexpected())),
@@ -71,6 +78,16 @@ pub fn text(command: &str, value: &OsString) -> anyhow::Result<String> {
         .clone()
         .into_string()
         .map_err(|_| misused(command, "a name must be UTF-8"))
+}
+
+/// The name of a snapshot.
+pub fn snapshot(command: &str, value: &OsString) -> anyhow::Result<store::SnapshotName> {
+    let name = value.to_str().and_then(store::SnapshotName::new);
+    name.ok_or_else(|| {
+        let given = value.to_string_lossy();
+        let rule = "it has 1 to 31 letters, digits, '-', '_' and '.', and begins with a letter or a digit";
+        misused(command, format!("a snapshot cannot be called '{given}': {rule}"))
+    })
 }
 
 /// A size in bytes: a number with K, M, G or T (powers of 1024) behind it, perhaps with decimals, or none for bytes. It may stand as

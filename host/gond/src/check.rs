@@ -35,6 +35,8 @@ pub struct Checked {
     pub names: usize,
     /// Objects to which no name leads.
     pub unnamed: usize,
+    /// The snapshots, each with the bytes that it holds alone.
+    pub snapshots: Vec<(String, u64)>,
 }
 
 /// Runs `gond check`.
@@ -76,6 +78,7 @@ impl Checked {
         json!({
             "sound": self.faults.is_empty(), "objects": objects, "pages": pages, "blocks": blocks,
             "names": self.names, "unnamed": self.unnamed, "faults": self.faults, "notes": self.notes,
+            "snapshots": self.snapshots.iter().map(|(name, alone)| json!({"name": name, "alone": alone})).collect::<Vec<_>>(),
         })
     }
 
@@ -135,6 +138,7 @@ fn look(mut volume: Volume) -> Result<Checked> {
         counts: [0; 3],
         names: 0,
         unnamed: 0,
+        snapshots: Vec::new(),
     };
     let names = Names::of(&mut volume);
     tell_mount(&volume, &names, &mut checked);
@@ -174,6 +178,7 @@ fn look(mut volume: Volume) -> Result<Checked> {
             "'gond check IMAGE --repair' says what can be done about what is damaged, before it does it".to_owned(),
         );
     }
+    check_snapshots(&mut volume, &mut checked)?;
     checked.counts = [verified.objects, verified.pages, verified.blocks];
     check_sizes(&volume, &names, &mut checked);
     check_names(&mut volume, &mut checked);
@@ -181,10 +186,11 @@ fn look(mut volume: Volume) -> Result<Checked> {
 }
 
 /// The names that lead to objects, as far as the directories can be read.
-struct Names(BTreeMap<u64, String>);
+pub struct Names(BTreeMap<u64, String>);
 
 impl Names {
-    fn of(volume: &mut Volume) -> Self {
+    /// Those of an image.
+    pub fn of(volume: &mut Volume) -> Self {
         let (all, _) = tree::walk(volume);
         let mut names: BTreeMap<u64, String> = [
             (ROOT_CLIST, "the root Clist"),
@@ -202,7 +208,7 @@ impl Names {
     }
 
     /// An object as people know it.
-    fn object(&self, base: u64) -> String {
+    pub fn object(&self, base: u64) -> String {
         match self.0.get(&base) {
             Some(name) => format!("{name}, object {base:#x}"),
             None => format!("object {base:#x}, which has no name"),
@@ -279,6 +285,47 @@ fn describe(finding: Finding, names: &Names) -> String {
         Finding::TableOrder => "the object table is out of order, or objects overlap".into(),
         Finding::BeyondEnd { base, page } => format!("page {page} lies behind the end of {}", names.object(base)),
     }
+}
+
+/// Each snapshot must be whole: all that it reaches is as it was written, and is held by it.
+fn check_snapshots(volume: &mut Volume, checked: &mut Checked) -> Result<()> {
+    let path = volume.path().to_owned();
+    let (store, world) = volume.parts();
+    let shares = store.shares_of_snapshots(world);
+    let shares = shares.map_err(|error| anyhow!("cannot see what snapshots hold: {error}"))?;
+    for (name, alone) in shares {
+        let alone = alone * PAGE;
+        let mut found = Vec::new();
+        match Volume::open_snapshot(&path, &name) {
+            Ok(mut snapshot) => {
+                let names = Names::of(&mut snapshot);
+                let (store, world) = snapshot.parts();
+                world.show(Some(Job::begin(format!("checking snapshot '{name}'"))));
+                let verified = store.verify(world, &mut |finding| {
+                    if !matches!(finding, Finding::Lost { .. }) {
+                        found.push(describe(finding, &names));
+                    }
+                });
+                world.show(None);
+                verified.map_err(|error| anyhow!("cannot verify snapshot '{name}': {error}"))?;
+            }
+            Err(error) => found.push(format!("{error:#}")),
+        }
+        let is_whole = found.is_empty();
+        let faults = found.into_iter().map(|fault| format!("snapshot '{name}': {fault}"));
+        checked.faults.extend(faults);
+        if !is_whole {
+            checked.notes.push(format!(
+                "'./gond snapshot {} drop {name}' drops the snapshot, and its damage; the state does not need it",
+                path.display()
+            ));
+        }
+        checked
+            .notes
+            .push(format!("snapshot '{name}' holds {} alone", show_size(alone)));
+        checked.snapshots.push((name.to_string(), alone));
+    }
+    Ok(())
 }
 
 /// An object with more addresses than the system gives one cannot be reached there, nor destroyed.

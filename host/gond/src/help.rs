@@ -15,6 +15,8 @@ Gondwana: one address space, for every program and for ever.
   ./gond import IMAGE FILE NAME    makes an object of a file
   ./gond export IMAGE NAME FILE    makes a file of an object
   ./gond check IMAGE               verifies all of a disk image
+  ./gond snapshot IMAGE ...        keeps the state by a name, lists, compares,
+                                   goes back, drops
   ./gond mend IMAGE                makes a lost or damaged root Clist, root
                                    directory or shell anew
   ./gond format IMAGE              makes a disk image without starting it
@@ -49,6 +51,8 @@ the old one stays, and a message says so.
                     'micro' counts instructions (time)
   --server PLACE    where the server is: 'kernel', or 'user', a program outside
                     of the kernel (kernel)
+  --snapshot NAME   start from this snapshot of the image, on a copy of it that
+                    is gone at the end: nothing is written to the image
   --script FILE|-   run the lines of FILE (or of standard input) in the shell; a
                     line has up to 4,000 bytes
   --timeout SECONDS with a script: how long the system may say nothing (300;
@@ -252,12 +256,41 @@ and the store. The exit status is 0 if nothing is left that is not mended.
 ";
 
 const LIST: &str = "\
-./gond ls IMAGE [--json]
+./gond ls IMAGE [--json] [--snapshot NAME]
 
 Lists the names on a disk image, with what they stand for, size, address and
 rights, and then the objects without a name. Nothing is written. With --json one
 object a line, with null if it has no name: {\"name\", \"kind\", \"bytes\",
 \"address\", \"rights\"}; addresses are hexadecimal text.
+
+  --snapshot NAME   as it is in this snapshot ('./gond help snapshot')
+";
+
+const SNAPSHOT: &str = "\
+./gond snapshot IMAGE keep NAME
+./gond snapshot IMAGE ls [--json]
+./gond snapshot IMAGE diff A [B] [--json]
+./gond snapshot IMAGE rollback NAME [--keep NAME] [--yes]
+./gond snapshot IMAGE drop NAME
+
+Snapshots are states of a whole image that stay, by a name: all objects, names
+and rights. One takes room only for what is changed later. A name has 1 to 31
+letters, digits, '-', '_' and '.'; an image has 64 snapshots at most.
+
+  keep      keep the state as it is now
+  ls        list them: when each was made, how many objects it has, what it
+            holds, and what it holds alone, which comes back if it is dropped
+  diff      the objects that are only in A or only in B, and those that differ,
+            with the bytes of the pages that do; without B, A and the state.
+            The exit status is 0 if they are equal, and 1 if they differ
+  rollback  make it the state again, all of it; the snapshots stay. What was
+            changed since is lost, unless --keep gives it a name first. Nothing
+            is written before 'yes' is typed at a terminal, or without --yes
+  drop      the snapshot goes, and what it held alone is free again
+
+'./gond run --snapshot NAME' starts from one and leaves the image as it is;
+'./gond ls' and './gond export' take --snapshot, too. The image must not be in
+use. './gond check IMAGE' checks its snapshots.
 ";
 
 const IMPORT: &str = "\
@@ -273,12 +306,14 @@ at most.
 ";
 
 const EXPORT: &str = "\
-./gond export IMAGE NAME FILE
+./gond export IMAGE NAME FILE [--snapshot SNAPSHOT]
 
 Writes the content of an object to FILE ('-': standard output), byte for byte.
 Nothing on the image changes. NAME may be an address behind 0x, as './gond ls'
 shows it: so objects can be had if a directory is damaged. A name that begins
 with 0x is told from an address by a '/' before it.
+
+  --snapshot SNAPSHOT   the content that it has in this snapshot
 ";
 
 const FORMAT: &str = "\
@@ -336,6 +371,7 @@ fn text(command: &str) -> Option<&'static str> {
         "check" => CHECK,
         "mend" => MEND,
         "ls" => LIST,
+        "snapshot" => SNAPSHOT,
         "import" => IMPORT,
         "export" => EXPORT,
         "format" => FORMAT,

@@ -26,8 +26,8 @@ struct Row {
 
 /// Runs `gond ls`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json"])?;
-    let mut volume = Volume::open(Path::new(&operands.values[0]))?;
+    let operands = arguments::operands("ls", arguments, &["IMAGE"], &["json", "snapshot"])?;
+    let mut volume = Volume::open_at(Path::new(&operands.values[0]), operands.snapshot.as_ref())?;
     let (mut all, complaints) = tree::walk(&mut volume);
     all.extend(unnamed(&mut volume, &all));
     let rows: Vec<Row> = all.into_iter().map(|named| row(&volume, named)).collect();

@@ -7,7 +7,7 @@
 //! * [`place`], [`build`]: where the sources are, and the one definition of how their target parts are built.
 //! * [`disk`], [`volume`], [`tree`], [`image`]: a disk image as a `World` for the store, objects in it,
 //!   names in those, and how a new disk is furnished.
-//! * [`check`], [`list`], [`mend`], [`transfer`]: `gond check`, `ls`, `mend`, `import` and `export`.
+//! * [`check`], [`list`], [`mend`], [`snapshot`], [`transfer`]: `gond check`, `ls`, `mend`, `snapshot`, `import` and `export`.
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
 //! * [`backtrace`], [`debugger`], [`gdb`]: what helps when the kernel fails.
 //! * [`tour`]: the README's tour, played for real.
@@ -37,6 +37,7 @@ mod image;
 mod check;
 mod list;
 mod mend;
+mod snapshot;
 mod transfer;
 
 mod machine;
@@ -118,6 +119,7 @@ fn dispatch() -> anyhow::Result<ExitCode> {
         "check" => check::command(rest),
         "mend" => mend::command(rest),
         "ls" => list::command(rest),
+        "snapshot" => snapshot::command(rest),
         "import" => transfer::import_command(rest),
         "export" => transfer::export_command(rest),
         "" => {

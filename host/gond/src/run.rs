@@ -7,7 +7,7 @@ use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wirin
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
 use crate::volume::Volume;
-use crate::{bare, build, debugger, display, gdb, image};
+use crate::{bare, build, debugger, display, gdb, image, snapshot};
 use anyhow::{Context, Result, bail};
 use kcore::smp::PROCESSORS_MAX;
 use std::ffi::OsString;
@@ -36,6 +36,8 @@ const TIMEOUT_WITH_GDB: u64 = 7 * 24 * 3600;
 
 struct Options {
     disk: PathBuf,
+    /// A snapshot to start from.
+    snapshot: Option<store::SnapshotName>,
     /// Unless it is the default.
     disk_size: Option<u64>,
     memory: u64,
@@ -55,6 +57,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
     use lexopt::prelude::*;
     let mut options = Options {
         disk: DISK.into(),
+        snapshot: None,
         disk_size: None,
         memory: 128 << 20,
         processors: 1,
@@ -72,6 +75,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Options> {
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
             Long("disk") => options.disk = parser.value().map_err(usage)?.into(),
+            Long("snapshot") => {
+                let value = parser.value().map_err(usage)?;
+                options.snapshot = Some(crate::arguments::snapshot("run", &value)?);
+            }
             Long("debugger") => {
                 let place = optional_value(&mut parser, |word| !word.starts_with('-'));
                 options.debugger = match place {
@@ -184,7 +191,7 @@ fn one_of<T: Copy>(name: &str, values: &[(&str, T)]) -> Result<T, String> {
 
 /// Runs `gond run`.
 pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let options = parse(arguments)?;
+    let mut options = parse(arguments)?;
     if let Some(package) = &options.root {
         return run_root(package, &options);
     }
@@ -198,6 +205,12 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let source = script.as_deref().map(Source::open).transpose()?;
     machine::require_emulator()?;
     let built = build::all()?;
+    let (copy, name) = (Scratch::make()?, options.snapshot);
+    if let Some(name) = name {
+        let disk = copy.file("snapshot.img");
+        snapshot::copy_of(&options.disk, &name, &disk)?;
+        options.disk = disk;
+    }
     let made = if options.disk.exists() {
         None
     } else {

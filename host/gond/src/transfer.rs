@@ -160,10 +160,10 @@ fn copy_in(volume: &mut Volume, file: &mut File, base: u64, bytes: u64) -> Resul
 
 /// Runs `gond export`.
 pub fn export_command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let operands = arguments::operands("export", arguments, &["IMAGE", "NAME", "FILE"], &[])?;
+    let operands = arguments::operands("export", arguments, &["IMAGE", "NAME", "FILE"], &["snapshot"])?;
     let name = text("export", &operands.values[1])?;
     let target = Path::new(&operands.values[2]);
-    let mut volume = Volume::open(Path::new(&operands.values[0]))?;
+    let mut volume = Volume::open_at(Path::new(&operands.values[0]), operands.snapshot.as_ref())?;
     let (base, bytes) = place_of(&mut volume, &name)?;
     let image = Path::new(&operands.values[0]);
     if target

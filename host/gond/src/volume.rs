@@ -14,7 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
     BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountError, MountMode,
-    MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, Stats, Store,
+    MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, RollBackError, Snapshot,
+    SnapshotError, SnapshotName, Stats, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -75,6 +76,72 @@ impl Volume {
     /// Opens an image for reading: it is recovered in memory only.
     pub fn open(path: &Path) -> Result<Self> {
         Self::mount(HostWorld::open(path)?, path, MountMode::ReadOnly)
+    }
+
+    /// Opens a snapshot of an image for reading, as if it were the state.
+    pub fn open_snapshot(path: &Path, name: &SnapshotName) -> Result<Self> {
+        let mut world = HostWorld::open(path)?;
+        match Store::mount_snapshot(&mut world, name) {
+            Ok(Some((store, report))) => Ok(Self {
+                world,
+                before: store.stats(),
+                store,
+                report,
+                path: path.into(),
+                changed: BTreeMap::new(),
+            }),
+            Ok(None) => Err(missing(path, name)),
+            Err(error) => bail!("snapshot '{name}' of {} is refused: {error}", path.display()),
+        }
+    }
+
+    /// Opens the state of an image for reading, or one of its snapshots.
+    pub fn open_at(path: &Path, snapshot: Option<&SnapshotName>) -> Result<Self> {
+        match snapshot {
+            Some(name) => Self::open_snapshot(path, name),
+            None => Self::open(path),
+        }
+    }
+
+    /// Goes back to a snapshot, with the present state kept as another one if a name is given for it.
+    pub fn roll_back(lock: &ImageLock, name: &SnapshotName, keep: Option<SnapshotName>) -> Result<()> {
+        let path = lock.path();
+        let mut world = HostWorld::open_for_change(lock)?;
+        let kept = keep.map(|keep| (keep, now_ns()));
+        Store::roll_back(&mut world, name, kept).map_err(|error| match (error, keep) {
+            (RollBackError::Snapshot(SnapshotError::Missing), _) => missing(path, name),
+            (RollBackError::Snapshot(error), Some(keep)) => {
+                anyhow!("{}; nothing was rolled back", refusal(path, &keep, error))
+            }
+            (RollBackError::Snapshot(error), None) => anyhow!("{} was not rolled back: {error}", path.display()),
+            (RollBackError::Mount(error), _) => anyhow!("{} was not rolled back: {error}", path.display()),
+        })
+    }
+
+    /// The snapshots.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.store.snapshots().collect()
+    }
+
+    /// Keeps the state as a snapshot, all changes included.
+    pub fn keep(&mut self, name: SnapshotName) -> Result<()> {
+        let asked = self.store.keep_snapshot(name, now_ns());
+        self.end_snapshot(name, asked)
+    }
+
+    /// Drops a snapshot.
+    pub fn drop_snapshot(&mut self, name: SnapshotName) -> Result<()> {
+        let asked = self.store.drop_snapshot(name);
+        self.end_snapshot(name, asked)
+    }
+
+    fn end_snapshot(&mut self, name: SnapshotName, asked: Result<(), SnapshotError>) -> Result<()> {
+        asked.map_err(|error| refusal(&self.path, &name, error))?;
+        self.commit()?;
+        let outcome = self.store.snapshot_outcome();
+        outcome
+            .unwrap_or(Ok(()))
+            .map_err(|error| refusal(&self.path, &name, error))
     }
 
     /// Opens an image for change.
@@ -162,6 +229,11 @@ impl Volume {
             }),
             Err(error) => bail!("{} is refused: {}", path.display(), error),
         }
+    }
+
+    /// Where the image is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The findings of the mount.
@@ -352,11 +424,24 @@ impl Volume {
     fn full(&self) -> anyhow::Error {
         let (disk, before) = (self.path.display(), &self.before);
         anyhow!(
-            "the disk {disk} has no room for this: {} of {} are free, of which {} are kept for changes and removals. Remove objects in the \
+            "the disk {disk} has no room for this: {} of {} are free, of which {} are kept for changes and removals. {}Remove objects in the \
              system ('rm'), or make a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
             show_size(before.free * PAGE),
             show_size(before.blocks * PAGE),
-            show_size(before.reserved.min(before.free) * PAGE)
+            show_size(before.reserved.min(before.free) * PAGE),
+            self.held()
+        )
+    }
+
+    /// What snapshots have of the room, if they have any.
+    fn held(&self) -> String {
+        let (blocks, path) = (self.store.blocks_of_snapshots(), self.path.display());
+        if blocks == 0 {
+            return String::new();
+        }
+        let bytes = show_size(blocks * PAGE);
+        format!(
+            "Snapshots hold {bytes} that the state does not need: './gond snapshot {path} ls' tells which, and './gond snapshot {path} drop NAME' gives it back. "
         )
     }
 
@@ -432,6 +517,27 @@ impl Volume {
     /// How many pages wait for the next commit.
     pub fn pending(&self) -> usize {
         self.changed.len()
+    }
+}
+
+/// There is no snapshot of that name.
+pub fn missing(path: &Path, name: &SnapshotName) -> anyhow::Error {
+    let path = path.display();
+    anyhow!("there is no snapshot '{name}' of {path}; './gond snapshot {path} ls' lists them")
+}
+
+/// Why a snapshot was not made or dropped, and what to do.
+fn refusal(path: &Path, name: &SnapshotName, error: SnapshotError) -> anyhow::Error {
+    let what = path.display();
+    match error {
+        SnapshotError::Missing => missing(path, name),
+        SnapshotError::Exists => anyhow!(
+            "there is a snapshot '{name}' of {what} already: take another name, or drop it ('./gond snapshot {what} drop {name}')"
+        ),
+        SnapshotError::TooMany | SnapshotError::DiskFull => anyhow!(
+            "{error}: './gond snapshot {what} ls' tells what each snapshot holds alone, and './gond snapshot {what} drop NAME' gives that back"
+        ),
+        other => anyhow!("snapshot '{name}' of {what}: {other}"),
     }
 }
 

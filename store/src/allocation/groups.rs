@@ -5,6 +5,8 @@
 //! in one group. A group comes when a block of it is promised, taken or read at the mount, and goes when its last block is released.
 //!
 //! Blocks that are promised stand in groups that are there, so that nothing that was promised needs heap later.
+//!
+//! Which blocks snapshots hold is in `held.rs`: 4 KiB more for each group with such blocks.
 
 use super::bits::{Levels, WORD};
 use crate::geometry::{BITMAPS, BITS, SUMS};
@@ -12,12 +14,16 @@ use crate::heap::{NoHeap, with_room, zeroed};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
 
+mod held;
+
 /// Words in a bitmap block.
 pub(super) const WORDS: usize = BLOCK / 8;
 /// The places of busy blocks among the words of a group, behind those of used ones, and of the bits that say which of them are full.
 const BUSY: usize = WORDS;
 const FULL: usize = 2 * WORDS;
 const GROUP_WORDS: usize = FULL + WORDS / WORD as usize;
+/// The place of held blocks, where a group has any.
+const HELD: usize = GROUP_WORDS;
 /// Groups that an index block of the disk tells of.
 const AREA: usize = SUMS as usize;
 /// Bytes of heap for a group that is there, with what the heap itself needs; and for the index block above it.
@@ -319,7 +325,7 @@ impl Groups {
         };
         let (words, full) = found.words.split_at(FULL);
         let mut open = u64::MAX << (word % 64);
-        for (at, full) in full.iter().enumerate().skip(word / 64) {
+        for (at, full) in full.iter().enumerate().take(WORDS / 64).skip(word / 64) {
             open &= !full;
             if open != 0 {
                 let word = at * 64 + open.trailing_zeros() as usize;

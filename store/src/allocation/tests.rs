@@ -373,3 +373,24 @@ fn heap_is_for_what_is_used() {
     assert_eq!(there(&allocation), 5);
     assert_eq!(allocation.free_blocks(), allocation.blocks());
 }
+
+/// The search of a group ends with its blocks, though the words of held ones stand behind them.
+#[test]
+fn a_search_in_a_group_with_held_blocks_ends_with_the_group() {
+    let geometry = Geometry::new(70_000, None).unwrap();
+    let mut allocation = Allocation::new(geometry, Breaks::NONE).unwrap();
+    while allocation.alloc().is_some() {}
+    let first = geometry.data_start();
+    allocation.expect_held(0).unwrap();
+    allocation.free(first);
+    for generation in 2..5 {
+        allocation.commit(region_of(generation));
+        while allocation.release_some(u64::MAX) {}
+    }
+    // The search goes on at the last word of the first group.
+    let last = first + BITS - 1;
+    allocation.release(last);
+    assert_eq!(allocation.alloc(), Some(last));
+    assert_eq!(allocation.alloc(), Some(first));
+    assert_eq!(allocation.alloc(), None);
+}

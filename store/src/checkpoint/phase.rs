@@ -19,6 +19,8 @@ pub(super) enum Phase {
     /// Blocks of table parts that are gone are set free.
     Freed,
     Table,
+    /// A snapshot is made of what is written by now, or the list of those that stay.
+    Snapshots,
     Bitmap,
     Index,
     /// Until everything is written, for a flush covers only what is complete.
@@ -45,7 +47,8 @@ impl Phase {
             Self::Pages => Self::Nodes,
             Self::Nodes => Self::Freed,
             Self::Freed => Self::Table,
-            Self::Table => Self::Bitmap,
+            Self::Table => Self::Snapshots,
+            Self::Snapshots => Self::Bitmap,
             Self::Bitmap => Self::Index,
             Self::Index => Self::Drain,
             Self::Drain | Self::Record => Self::Flush,

@@ -220,6 +220,22 @@ fn in_words(volume: &Volume, step: Step, names: &Names) -> String {
             )
         }
         Step::Mark { block } => format!("block {block} is in use and marked as free; it is marked as in use"),
+        Step::Snapshot { name } => format!(
+            "what says which blocks snapshot '{name}' holds is damaged; it is written anew from what the snapshot reaches, \
+             and nothing is lost"
+        ),
+        Step::SnapshotLost { name } => {
+            format!("nothing says any more where snapshot '{name}' is; lost: the snapshot. The state does not need it")
+        }
+        Step::Snapshots { block, is_lost: false } => {
+            format!(
+                "the list of snapshots is damaged at block {block} or its copy; it is written anew, and nothing is lost"
+            )
+        }
+        Step::Snapshots { block, is_lost: true } => format!(
+            "the list of snapshots at block {block} is damaged, and so is its copy; lost: all snapshots. The state does not \
+             need them"
+        ),
         Step::Free { .. } | Step::Leave(_) => String::new(),
     }
 }

@@ -49,6 +49,9 @@ impl Told {
                     self.pages.push((base, page, end));
                     self.left.push((base, page));
                 }
+                Step::Snapshot { .. } | Step::SnapshotLost { .. } | Step::Snapshots { .. } => {
+                    return Err(format!("{step:?}, and there are no snapshots"));
+                }
                 Step::Leave(finding) => return Err(format!("{finding:?} is left")),
             }
         }
