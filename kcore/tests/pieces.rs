@@ -11,7 +11,7 @@ use abi::{
 };
 use fake::{Fake, walk};
 use kcore::{
-    Hardware, Kernel, Machine, ThreadId,
+    Hardware, Kernel, Machine, SpaceId, ThreadId,
     bare::Bare,
     event::{Access, Event, Outcome},
     space::Tags,
@@ -559,6 +559,22 @@ fn neighbours_are_given_in_one_piece() {
     assert!(pieces > 1, "pages that have little in common are no cheap neighbours");
 }
 
+/// Pages that nobody has from a space go with it, many in one piece: 256 of one table, each by itself, took more than thirty.
+#[test]
+fn a_space_goes_with_its_pages_in_few_pieces() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let pages = |base| fpage(base, 20, Rights::RW);
+    let before = (rig.kernel.frames_free(), rig.kernel.mapping_nodes());
+    let space = rig.done(boss, Call::SpaceCreate, [20_000, 0, 0, 0, 0, 0]);
+    rig.done(boss, Call::Map, [pages(FROM), space, pages(TO), MAP, 0, 0]);
+    assert_eq!(rig.kernel.mapping_nodes(), before.1 + 2 * 256, "parts and pages");
+    let (answer, pieces) = rig.all(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
+    assert_eq!(answer, Some(Ok((0, 0))));
+    assert_eq!((rig.kernel.frames_free(), rig.kernel.mapping_nodes()), before);
+    assert!((10..=13).contains(&pieces), "{pieces} pieces");
+}
+
 /// A flush of rights leaves all pages where they are, so that only the position that is kept says how far it came.
 #[test]
 fn a_flush_of_rights_goes_on_where_it_was() {
@@ -576,6 +592,38 @@ fn a_flush_of_rights_goes_on_where_it_was() {
     for page in 0..256 {
         let found = walk(&rig.kernel, space, TO + (page << 12));
         assert!(found.is_some_and(|(_, write, execute)| !write && execute), "{page}");
+    }
+}
+
+/// Pages lose the right to write whose kids are more than a short way takes, or among many the one that has kids: it ends, and all lose it.
+#[test]
+fn a_page_of_many_spaces_loses_rights_in_pieces() {
+    for is_given_on in [false, true] {
+        let mut rig = Rig::new();
+        let boss = rig.boss;
+        let [source, place] = [FROM, TO].map(|base| fpage(base, 12, Rights::RWX));
+        rig.other();
+        let mut spaces = vec![rig.last_space];
+        let holder = ThreadId(rig.done(boss, Call::ThreadCreate, [spaces[0], 0x40_0000, 0x50_0000, 0, 5, 0]));
+        rig.done(boss, Call::ThreadExchange, [holder.0, EXCHANGE_START, 0, 0, 0, 0]);
+        spaces.extend(
+            (0..if is_given_on { 22 } else { 40 }).map(|_| rig.done(boss, Call::SpaceCreate, [900, 0, 0, 0, 0, 0])),
+        );
+        for &space in &spaces {
+            rig.done(boss, Call::Map, [source, space, place, MAP, 0, 0]);
+        }
+        if is_given_on {
+            let below = rig.done(holder, Call::SpaceCreate, [900, 0, 0, 0, 0, 0]);
+            rig.done(holder, Call::Map, [place, below, place, MAP, 0, 0]);
+            spaces.push(below);
+        }
+        let (answer, pieces) = rig.all(boss, Call::Flush, [source, Rights::W.bits().into(), 0, 0, 0, 0]);
+        assert_eq!(answer, Some(Ok((0, 0))));
+        assert!((2..20).contains(&pieces), "{pieces} pieces");
+        for space in spaces {
+            let found = walk(&rig.kernel, SpaceId(space as u32 & 0xffff), TO);
+            assert!(found.is_some_and(|(_, write, execute)| !write && execute));
+        }
     }
 }
 

@@ -13,4 +13,5 @@ mod nodes;
 mod random;
 mod remembered;
 mod sparse;
+mod stretches;
 mod world;

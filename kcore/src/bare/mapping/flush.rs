@@ -95,7 +95,18 @@ impl<H: Hardware> Work<'_, H> {
                     }
                     at = found.page + pages(1);
                 }
-                What::Page(_) => {
+                What::Page(fit) => {
+                    let is_small = fit == Fit::Exact && found.level == 0 && !is_port(at);
+                    if is_small && own == Own::Too && rights.contains(Rights::R) {
+                        let from = at;
+                        at = self.take_own(space, at, end);
+                        if at > from {
+                            if self.has_nothing(space) {
+                                return (Progress::Done, end);
+                            }
+                            continue;
+                        }
+                    }
                     let Some(holder) = self.holder(space, &found) else {
                         debug_assert!(false, "an entry without a node");
                         at += 1;
@@ -375,6 +386,9 @@ impl<H: Hardware> Work<'_, H> {
             around[usize::from(self.mapping.tree.get(root).level() == 2)] = self.mapping.tree.only_kid(root);
         }
         let &Node { rights, live, .. } = self.mapping.tree.get(root);
+        if u64::from(live) == span(self.mapping.tree.get(root)) {
+            return;
+        }
         let back = if is_port(at.page()) && root == node {
             self.set_ports(at.space(), at.page(), span(&at), true);
             span(&at) as u32 - live

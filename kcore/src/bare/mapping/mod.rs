@@ -4,8 +4,8 @@
 //! * [`fpage`]: what is sent and received, and where it lands.
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
-//! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken; `edges`: the
-//!   first page of a table, and the last.
+//! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken; `lower`: rights to
+//!   them are; `own`: a space loses its own; `edges`: the first page of a table, and the last.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -34,6 +34,8 @@ mod edges;
 mod flush;
 mod give;
 mod grant;
+mod lower;
+mod own;
 mod report;
 mod runs;
 mod short;
@@ -46,7 +48,10 @@ use alloc::vec::Vec;
 
 use abi::{Error, Rights, address::SLOT};
 
-use super::{Bare, going::Going};
+use super::{
+    Bare,
+    going::{Going, UNIT},
+};
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
 pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
@@ -333,10 +338,21 @@ impl<H: Hardware> Kernel<H, Bare> {
         let count = what.size() / give::unit(what);
         let end = first + count;
         let mut at = first.max(going.position.at);
-        if what.resource() == Resource::Memory && (rights, own) == (Rights::RWX, Own::Kept) {
+        let is_all = rights == Rights::RWX;
+        // Of a page that the general way has begun each piece would look at the same kids again.
+        let is_begun = !is_all && going.position.visit != Visit::NONE;
+        if what.resource() == Resource::Memory && own == Own::Kept && !is_begun {
             let wanted = (end - at).min(pages_for(going.left));
-            let (ran, taken) = self.flush_run(number, at, (wanted, count));
+            let (ran, taken) = if is_all {
+                self.flush_run(number, at, (wanted, count))
+            } else {
+                self.lower_run(number, at, (wanted, count), rights)
+            };
             going.spend(steps_of(ran + taken));
+            if !is_all && ran == 0 {
+                // So the general way begins.
+                going.left = going.left.max(UNIT);
+            }
             at += ran;
             going.position.at = at;
             if at == end {

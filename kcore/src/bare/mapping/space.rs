@@ -155,6 +155,9 @@ impl<H: Hardware> Work<'_, H> {
     /// Empties a space: from page `at` on all memory, then all ports.
     pub fn empty(&mut self, space: u16, at: u64) -> (Progress, u64) {
         let mut at = at;
+        if self.has_nothing(space) {
+            return (Progress::Done, PORTS_END);
+        }
         if at < PAGES_END {
             let (progress, to) = self.flush_from(space, (0, PAGES_END), at, Rights::RWX, Own::Too);
             if progress == Progress::More {

@@ -315,7 +315,7 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// The table of nodes beside the lowest table of a walk.
-    fn nodes_of(&self, walk: &Walk) -> Option<Frame> {
+    pub fn nodes_of(&self, walk: &Walk) -> Option<Frame> {
         (walk.level == 0).then(|| self.frames.beside(walk.places[0].0))?
     }
 

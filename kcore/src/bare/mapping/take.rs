@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Kids of pages, beside the first one of each, that one run takes.
-const HOLDERS_MAX: u64 = 24;
+pub(super) const HOLDERS_MAX: u64 = 24;
 
 impl<H: Hardware> Kernel<H, Bare> {
     /// Takes a page that `space` gave from the only one who has it.
@@ -121,17 +121,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Takes a page that is part of a larger one of the giver's from the only one who has it.
     #[inline(never)]
     fn flush_part(&mut self, space: u16, page: u64) -> Option<()> {
-        let (_, top) = self.part_source(space, page)?;
-        let tree = &self.half.mapping.tree;
-        let mut source = tree.find(space, 0, page)?;
-        let mut above = source;
-        while above != top {
-            above = tree.get(above).parent;
-            // A space above that has a larger page with this one in it keeps the rest.
-            if above == NONE || !tree.get(above).kids.is_empty() {
-                return None;
-            }
-        }
+        let (mut source, top) = self.small_part(space, page)?;
         self.flush_kid(source)?;
         // Nothing comes back to σ₀ with them: it has the page.
         let tree = &mut self.half.mapping.tree;
@@ -145,6 +135,24 @@ impl<H: Hardware> Kernel<H, Bare> {
             source = parent;
         }
         Some(())
+    }
+
+    /// The small part that a page is of a larger one of the giver's, whose mapping comes second, from which others have that part alone: nobody has a larger
+    /// one around it.
+    #[inline(always)]
+    pub(super) fn small_part(&self, space: u16, page: u64) -> Option<(u32, u32)> {
+        let (_, top) = self.part_source(space, page)?;
+        let tree = &self.half.mapping.tree;
+        let source = tree.find(space, 0, page)?;
+        let mut above = source;
+        while above != top {
+            above = tree.get(above).parent;
+            // A space above that has a larger page with this one in it keeps the rest.
+            if above == NONE || !tree.get(above).kids.is_empty() {
+                return None;
+            }
+        }
+        Some((source, top))
     }
 
     /// Takes a small page from the only one who has it from there.

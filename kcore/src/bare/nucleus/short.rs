@@ -137,13 +137,27 @@ impl<H: Hardware> Kernel<H, Bare> {
         (self.flush_run(space.0 as u16, what / PAGE, (count, count)).0 == count).then_some(0)
     }
 
+    /// The rights to write and execute alone are taken, or one of them.
+    #[inline(never)]
+    fn lower_range(&mut self, space: SpaceId, what: u64, rights: u64) -> Option<u64> {
+        let rights = Rights::from_bits(rights)?.intersection(Rights::RWX);
+        if rights.is_empty() || rights.contains(Rights::R) {
+            return None;
+        }
+        let count = small(what).filter(|&count| count <= SHORT_MAX)?;
+        (self.lower_run(space.0 as u16, what / PAGE, (count, count), rights).0 == count).then_some(0)
+    }
+
     /// The call [`Call::Flush`] of the running thread: its value if it was a short case.
     #[inline(always)]
     pub fn flush_short(&mut self, [what, rights, own]: [u64; 3]) -> Option<u64> {
         let space = self.current_thread()?.space;
         let taken = rights & !u64::from(Rights::RWX.without(Rights::R).bits()) == u64::from(Rights::R.bits());
-        if !taken || own != 0 {
+        if own != 0 {
             return None;
+        }
+        if !taken {
+            return self.lower_range(space, what, rights);
         }
         if is_plain(what, PAGE) && self.flush_one(space.0 as u16, what / PAGE).is_some() {
             return Some(0);

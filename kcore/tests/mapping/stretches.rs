@@ -1,0 +1,83 @@
+//! Small pages that go, or lose rights, in one stretch, beside those of other kinds.
+
+use abi::Rights;
+use kcore::bare::mapping::{Fpage, How, Own};
+
+use crate::world::{LARGE, Op, PAGE, RWX, SLOT, World, flush, give, memory};
+
+fn world(spaces: usize) -> World {
+    let slots = [0, 512, 0x4_0000, 0x4_0200];
+    let samples: Vec<u64> = slots
+        .iter()
+        .flat_map(|slot| [0, 1, 2, 3, 255, 511].map(|page| slot + page))
+        .collect();
+    let mut world = World::new(&[LARGE], &samples, 1 << 20);
+    for _ in 0..spaces {
+        world.create(0, 50_000).expect("a space");
+    }
+    world
+}
+
+fn page(number: u64) -> Fpage {
+    memory(number, PAGE, RWX)
+}
+
+/// In one table of a space that ends stand a part of a large page, another space's small page, a page that was granted, one that was given on, and others
+/// link it: each goes, and with it what came from there.
+#[test]
+fn pages_of_all_kinds_go_with_their_space() {
+    let mut world = world(4);
+    // The other spaces' tables stay.
+    for op in [
+        give(How::Map, 0, page(0x4_0201), 2, page(513)),
+        give(How::Map, 0, page(0x4_0203), 3, page(513)),
+        give(How::Map, 0, page(0x4_0203), 4, page(0x4_0000)),
+    ] {
+        world.run(&op).expect("it goes");
+    }
+    let before = world.memory();
+    let slot = memory(0, SLOT, RWX);
+    for op in [
+        give(How::Map, 0, page(0x4_0000), 1, page(0)),
+        give(How::Map, 2, page(513), 1, page(1)),
+        give(How::Grant, 0, page(0x4_0002), 1, page(2)),
+        give(How::Map, 0, page(0x4_0003), 1, page(3)),
+        give(How::Map, 1, page(3), 3, page(514)),
+        give(How::Map, 0, page(0x4_00ff), 1, page(255)),
+        give(How::Map, 2, page(513), 1, page(511)),
+        give(How::Map, 0, page(0x4_0201), 1, page(0x4_0000)),
+        give(How::Link, 1, slot, 4, slot),
+    ] {
+        world.run(&op).expect("it goes");
+    }
+    let seen =
+        |world: &World, space| [0, 1, 2, 3, 255, 511].map(|page| world.translate(space, page).map(|found| found.0));
+    let frames = [0x4_0000, 0x4_0201, 0x4_0002, 0x4_0003, 0x4_00ff, 0x4_0201].map(Some);
+    assert_eq!((seen(&world, 1), seen(&world, 4)), (frames, frames));
+    assert_eq!(world.translate(3, 514), Some((0x4_0003, RWX)));
+    assert_eq!(world.translate(0, 0x4_0002), None);
+    world.run(&Op::Destroy { space: 1 }).expect("destroy");
+    assert_eq!((seen(&world, 4), world.translate(3, 514)), ([None; 6], None));
+    assert_eq!(world.translate(0, 0x4_0002), Some((0x4_0002, RWX)));
+    // The root table is free, too. σ₀ keeps the two tables that parted its page when it granted a piece.
+    assert_eq!(world.memory(), (before.0 + 1 - 2, before.1));
+}
+
+/// Rights to a small page are taken from a space whose slot another one links: that one may have translations, too.
+#[test]
+fn who_links_a_slot_loses_the_rights_that_its_owner_loses() {
+    let mut world = world(2);
+    let slot = memory(0, SLOT, RWX);
+    for op in [
+        give(How::Map, 0, page(0x4_0000), 1, page(0)),
+        give(How::Map, 0, page(0x4_0001), 1, page(1)),
+        give(How::Link, 1, slot, 2, slot),
+    ] {
+        world.run(&op).expect("it goes");
+    }
+    assert_eq!(world.translate(2, 0), Some((0x4_0000, RWX)));
+    let taken = flush(0, page(0x4_0000), Rights::W, Own::Kept);
+    world.run(&taken).expect("flush");
+    assert_eq!(world.translate(2, 0), Some((0x4_0000, Rights::RX)));
+    assert_eq!(world.translate(2, 1), Some((0x4_0001, RWX)));
+}
