@@ -290,7 +290,7 @@ impl Maps {
     /// Makes a node whose children are all lost, in place of a damaged one; there must be [room](Maps::expect).
     pub(crate) fn insert_lost(&mut self, pages: &mut impl Pages, key: MapKey, end: u64, frame: Frame) {
         let bytes = pages.bytes_mut(frame);
-        let first = |slot| first_page(key).saturating_add(reach(key.level - 1).saturating_mul(slot as u64));
+        let first = |slot| first_page(key).saturating_add(reach(key.level - 1).saturating_mul(slot));
         for slot in 0..FANOUT {
             let entry = if slot == 0 || first(slot) < end {
                 Entry::LOST
