@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use store::{ObjectRecord, SnapshotName};
 
-/// What is to be done.
+/// The act that the command line asks for.
 enum Act {
     Keep(SnapshotName),
     List,
@@ -109,7 +109,7 @@ fn drop_one(path: &Path, name: SnapshotName) -> Result<ExitCode> {
         return Err(volume::missing(path, &name));
     }
     Volume::open_for_change(&lock)?.drop_snapshot(name)?;
-    // What it held is free two generations later, so that no power cut can need it.
+    // Its blocks are free two generations later, when no power cut can need them.
     Volume::open_for_change(&lock)?.commit()?;
     println!("dropped '{name}'");
     Ok(ExitCode::SUCCESS)

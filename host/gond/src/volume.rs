@@ -433,7 +433,7 @@ impl Volume {
         )
     }
 
-    /// What snapshots have of the room, if they have any.
+    /// A sentence about the blocks that snapshots hold; empty if there are none.
     fn held(&self) -> String {
         let (blocks, path) = (self.store.blocks_of_snapshots(), self.path.display());
         if blocks == 0 {

@@ -18,7 +18,7 @@ const STEPS: u64 = 30;
 /// Pages of each object, and the stamps of those that were written.
 type Objects = BTreeMap<u64, (u64, BTreeMap<u64, u8>)>;
 
-/// What a disk may hold.
+/// A state that a disk may hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct State {
     objects: Objects,
@@ -47,9 +47,9 @@ struct Life {
     rng: Rng,
     world: SimWorld,
     store: Store,
-    /// What memory has.
+    /// The state in memory.
     now: State,
-    /// What the disk may have.
+    /// The states that a power cut may leave on the disk.
     candidates: Vec<State>,
     /// Pages that are not durable, and objects whose rows are not.
     pending: BTreeMap<(u64, u64), u8>,
@@ -122,7 +122,7 @@ fn objects_of(world: &mut SimWorld, store: &mut Store, what: &str) -> Objects {
     all
 }
 
-/// What a disk holds, all of it sound.
+/// Reads the state of a disk; all of it must be sound.
 fn state_of(disk: &CrashDisk, rng: &mut Rng) -> State {
     let image = |rng: &mut Rng| CrashDisk::from_medium(disk.blocks(), disk.medium().clone(), rng.fork());
     let mut world = world_of(image(rng), rng);

@@ -13,7 +13,7 @@ use crate::world::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Finding, Loss, MountMode, ObjectRecord, PdxList, Plan, Step, Store};
 
-/// What plans have said is lost.
+/// The losses that plans have named.
 #[derive(Default, Debug)]
 struct Told {
     /// Pages of objects, from one to another.
@@ -145,7 +145,7 @@ impl Driver {
         let mut wrong = Vec::new();
         let ends: BTreeMap<u64, u64> = store.objects().map(|record| (record.base, record.pages)).collect();
         let mut find = |finding| match finding {
-            // What is told ends where the object does.
+            // A plan names pages up to the end of the object; a lost node may have more.
             Finding::Lost { base, page, .. }
                 if told.has_page(base, page) || ends.get(&base).is_some_and(|&end| page >= end) => {}
             // It may be rotten, too.
