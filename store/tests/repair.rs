@@ -2,12 +2,13 @@
 //! before, and the check afterwards is sound. The power fails at every request of a repair, too.
 
 mod plain;
+mod shown;
 
 use plain::PlainWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
     BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Finding, FormatOptions, Frame, Loss, MountMode,
-    ObjectRecord, Operation, PageFlags, Pages, Plan, QueueFull, Random, ReadStart, Request, Step, Store,
+    ObjectRecord, Operation, PageFlags, Pages, Plan, QueueFull, Random, Request, Step, Store,
 };
 
 const BLOCKS: u64 = 700;
@@ -108,27 +109,7 @@ fn state(world: &mut PlainWorld, store: &mut Store) -> (State, Vec<String>) {
     let records: Vec<ObjectRecord> = store.objects().cloned().collect();
     let mut all = State::new();
     for record in records {
-        let pages = (0..record.pages).map(|page| match store.read_page(world, record.base, page) {
-            ReadStart::Zero(_) => Some(0),
-            ReadStart::NoMemory => panic!("memory"),
-            ReadStart::Reading => loop {
-                match store.poll(world) {
-                    Some(Event::PageRead { frame, .. }) => {
-                        let bytes = *world.bytes(frame);
-                        world.free(frame);
-                        assert!(
-                            bytes.iter().all(|&byte| byte == bytes[0]),
-                            "page {page} of {:#x}",
-                            record.base
-                        );
-                        break Some(bytes[0]);
-                    }
-                    Some(Event::PageBad { .. }) => break None,
-                    _ => {}
-                }
-            },
-        });
-        let pages = pages.collect();
+        let pages = shown::pages_of(world, store, &record);
         all.insert(record.base, (record, pages));
     }
     let tally = store.verify(world, &mut |finding| {

@@ -1,13 +1,14 @@
 //! Snapshots: what they hold stays, whatever becomes of it in the state; what they do not hold comes back; and what tells of them may rot.
 
 mod plain;
+mod shown;
 
 use plain::PlainWorld;
 use std::collections::BTreeMap;
 use store::{
     BLOCK, Budget, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountError, MountMode,
-    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, RollBackError, SNAPSHOTS_MAX,
-    SnapshotError, SnapshotName, Step, Store, Structure,
+    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, RollBackError, SNAPSHOTS_MAX, SnapshotError,
+    SnapshotName, Step, Store, Structure,
 };
 
 const BLOCKS: u64 = 900;
@@ -99,23 +100,7 @@ fn state(world: &mut PlainWorld, store: &mut Store) -> (State, Vec<String>) {
     let records: Vec<ObjectRecord> = store.objects().cloned().collect();
     let mut all = State::new();
     for record in records {
-        let pages = (0..record.pages).map(|page| match store.read_page(world, record.base, page) {
-            ReadStart::Zero(_) => Some(0),
-            ReadStart::NoMemory => panic!("memory"),
-            ReadStart::Reading => loop {
-                match store.poll(world) {
-                    Some(Event::PageRead { frame, .. }) => {
-                        let bytes = *world.bytes(frame);
-                        world.free(frame);
-                        assert!(bytes.iter().all(|&byte| byte == bytes[0]), "page {page}");
-                        break Some(bytes[0]);
-                    }
-                    Some(Event::PageBad { .. }) => break None,
-                    _ => {}
-                }
-            },
-        });
-        let pages = pages.collect();
+        let pages = shown::pages_of(world, store, &record);
         all.insert(record.base, pages);
     }
     let mut wrong = Vec::new();
@@ -613,6 +598,14 @@ fn a_snapshot_of_which_both_copies_rot_is_lost_alone() {
 fn requests_that_fail_leave_the_snapshots_as_they_were_or_will_be() {
     let (medium, [one, two, now]) = sample();
     for act in ["keep", "drop"] {
+        let ask = |store: &mut Store| {
+            let asked = if act == "keep" {
+                store.keep_snapshot(name("three"), 1)
+            } else {
+                store.drop_snapshot(name("one"))
+            };
+            asked.unwrap();
+        };
         // The last ones come behind its end: what is free then is what is free behind the others.
         let mut free = Vec::new();
         for number in 0..60 {
@@ -621,12 +614,7 @@ fn requests_that_fail_leave_the_snapshots_as_they_were_or_will_be() {
             let requests = world.log.len();
             world.failing_numbers = requests + number..requests + number + 1;
             world.done_all_the_same = number % 2 == 0;
-            let asked = if act == "keep" {
-                store.keep_snapshot(name("three"), 1)
-            } else {
-                store.drop_snapshot(name("one"))
-            };
-            asked.unwrap();
+            ask(&mut store);
             let page = world.dirty(base(0), 39, 9);
             store
                 .checkpoint_begin(&mut world, vec![page], CheckpointKind::Periodic)
@@ -637,12 +625,7 @@ fn requests_that_fail_leave_the_snapshots_as_they_were_or_will_be() {
             // The next one is as if nothing had been.
             world.failing_numbers = 0..0;
             if !done {
-                let asked = if act == "keep" {
-                    store.keep_snapshot(name("three"), 1)
-                } else {
-                    store.drop_snapshot(name("one"))
-                };
-                asked.unwrap();
+                ask(&mut store);
             }
             let page = world.dirty(base(0), 39, 9);
             let pages = if done { Vec::new() } else { vec![page] };

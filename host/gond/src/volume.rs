@@ -82,14 +82,7 @@ impl Volume {
     pub fn open_snapshot(path: &Path, name: &SnapshotName) -> Result<Self> {
         let mut world = HostWorld::open(path)?;
         match Store::mount_snapshot(&mut world, name) {
-            Ok(Some((store, report))) => Ok(Self {
-                world,
-                before: store.stats(),
-                store,
-                report,
-                path: path.into(),
-                changed: BTreeMap::new(),
-            }),
+            Ok(Some(mounted)) => Ok(Self::of(world, path, mounted)),
             Ok(None) => Err(missing(path, name)),
             Err(error) => bail!("snapshot '{name}' of {} is refused: {error}", path.display()),
         }
@@ -217,16 +210,20 @@ impl Volume {
         Self::mount(world, path, MountMode::ReadWrite)
     }
 
+    fn of(world: HostWorld, path: &Path, (store, report): (Store, MountReport)) -> Self {
+        Self {
+            world,
+            before: store.stats(),
+            store,
+            report,
+            path: path.into(),
+            changed: BTreeMap::new(),
+        }
+    }
+
     fn mount(mut world: HostWorld, path: &Path, mode: MountMode) -> Result<Self> {
         match Store::mount(&mut world, mode) {
-            Ok((store, report)) => Ok(Self {
-                world,
-                before: store.stats(),
-                store,
-                report,
-                path: path.into(),
-                changed: BTreeMap::new(),
-            }),
+            Ok(mounted) => Ok(Self::of(world, path, mounted)),
             Err(error) => bail!("{} is refused: {}", path.display(), error),
         }
     }

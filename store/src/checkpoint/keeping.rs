@@ -297,6 +297,32 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// Writes a frame as a copy of a block that stands twice: the second one if the first is written. Tells where both stand.
+    fn write_copy(
+        &mut self,
+        store: &mut Store,
+        world: &mut impl World,
+        taken: &mut List<u64>,
+        frame: Frame,
+        first: Option<Twin>,
+    ) -> Result<Twin, Stop> {
+        let (twin, block) = if let Some(twin) = first {
+            (twin, twin.blocks[1])
+        } else {
+            let blocks = match self.two_blocks(store, taken) {
+                Ok(blocks) => blocks,
+                Err(stop) => {
+                    store.io.recycle(world, frame);
+                    return Err(stop);
+                }
+            };
+            let checksum = store.checksums.of(blocks[0], world.bytes(frame));
+            (Twin { blocks, checksum }, blocks[0])
+        };
+        self.submit(store, world, Operation::Write, block, frame, Purpose::Scratch(frame));
+        Ok(twin)
+    }
+
     /// Writes a copy of a block of a chain; the second one if the first is written.
     fn write_link(
         &mut self,
@@ -309,45 +335,22 @@ impl Checkpoint {
         if let Some(known) = keeping.behind.get(keeping.place) {
             encode_link(&known.record, keeping.next, &keeping.entries, world.bytes_mut(frame));
         }
-        if let Some(twin) = first {
-            self.submit(
-                store,
-                world,
-                Operation::Write,
-                twin.blocks[1],
-                frame,
-                Purpose::Scratch(frame),
-            );
-            let below = keeping.entries.last().map_or(0, |entry| entry.0 as usize);
-            keeping.entries.clear();
-            keeping.next = Some(twin);
-            keeping.at = At::Groups(below);
-            if keeping.is_first {
-                if let Some(known) = keeping.behind.get_mut(keeping.place) {
-                    known.head = twin;
-                    known.is_damaged = false;
-                }
-                keeping.go_to_next(store);
-            }
+        let twin = self.write_copy(store, world, &mut keeping.taken, frame, first)?;
+        if first.is_none() {
+            keeping.at = At::SecondOfLink(twin);
             return Ok(());
         }
-        let blocks = match self.two_blocks(store, &mut keeping.taken) {
-            Ok(blocks) => blocks,
-            Err(stop) => {
-                store.io.recycle(world, frame);
-                return Err(stop);
+        let below = keeping.entries.last().map_or(0, |entry| entry.0 as usize);
+        keeping.entries.clear();
+        keeping.next = Some(twin);
+        keeping.at = At::Groups(below);
+        if keeping.is_first {
+            if let Some(known) = keeping.behind.get_mut(keeping.place) {
+                known.head = twin;
+                known.is_damaged = false;
             }
-        };
-        let checksum = store.checksums.of(blocks[0], world.bytes(frame));
-        keeping.at = At::SecondOfLink(Twin { blocks, checksum });
-        self.submit(
-            store,
-            world,
-            Operation::Write,
-            blocks[0],
-            frame,
-            Purpose::Scratch(frame),
-        );
+            keeping.go_to_next(store);
+        }
         Ok(())
     }
 
@@ -361,36 +364,13 @@ impl Checkpoint {
     ) -> Result<(), Stop> {
         let frame = self.frame_for(store, world)?;
         encode_list(&keeping.behind, world.bytes_mut(frame));
-        if let Some(twin) = first {
-            self.submit(
-                store,
-                world,
-                Operation::Write,
-                twin.blocks[1],
-                frame,
-                Purpose::Scratch(frame),
-            );
+        let twin = self.write_copy(store, world, &mut keeping.taken, frame, first)?;
+        if first.is_none() {
+            keeping.at = At::List(Some(twin));
+        } else {
             keeping.list = Some(twin);
             keeping.at = At::Done;
-            return Ok(());
         }
-        let blocks = match self.two_blocks(store, &mut keeping.taken) {
-            Ok(blocks) => blocks,
-            Err(stop) => {
-                store.io.recycle(world, frame);
-                return Err(stop);
-            }
-        };
-        let checksum = store.checksums.of(blocks[0], world.bytes(frame));
-        keeping.at = At::List(Some(Twin { blocks, checksum }));
-        self.submit(
-            store,
-            world,
-            Operation::Write,
-            blocks[0],
-            frame,
-            Purpose::Scratch(frame),
-        );
         Ok(())
     }
 

@@ -76,6 +76,14 @@ pub(crate) struct Link {
     pub(crate) entries: Vec<Entry>,
 }
 
+impl Link {
+    /// The blocks that say what the snapshot holds, as far as this one knows: itself, which stands there, and the bitmaps that it names.
+    pub(crate) fn blocks(&self, twin: &Twin) -> impl Iterator<Item = u64> + use<'_> {
+        let bitmaps = self.entries.iter().map(|entry| entry.1.block);
+        twin.blocks.into_iter().chain(bitmaps)
+    }
+}
+
 fn put_name(out: &mut Writer<'_>, name: &SnapshotName) {
     out.put_u8(name.length);
     out.put_bytes(&name.bytes);

@@ -216,11 +216,7 @@ pub(crate) fn load_snapshots(
         let bad = telling.bad.len();
         let mut is_known = true;
         let chain = telling.chain(world, (&name, &head), |telling, world, twin, link| {
-            for block in twin
-                .blocks
-                .into_iter()
-                .chain(link.entries.iter().map(|entry| entry.1.block))
-            {
+            for block in link.blocks(twin) {
                 allocation.hold_block(block)?;
             }
             telling
@@ -281,11 +277,7 @@ pub(crate) fn hold_snapshots_before(
             continue;
         }
         telling.chain(world, (&name, &head), |telling, world, twin, link| {
-            for block in twin
-                .blocks
-                .into_iter()
-                .chain(link.entries.iter().map(|entry| entry.1.block))
-            {
+            for block in link.blocks(twin) {
                 allocation.hold_block_before(block)?;
             }
             telling

@@ -292,8 +292,7 @@ impl Store {
                     Err(crate::bytes::Unread::NoHeap) => return Err(NoHeap),
                     Err(crate::bytes::Unread::Nonsense) => return Ok(false),
                 };
-                let tell = link.entries.iter().map(|entry| entry.1.block);
-                for block in twin.blocks.into_iter().chain(tell) {
+                for block in link.blocks(&twin) {
                     self.mark_block(block)?;
                 }
                 let mut wanted = Vec::new();

@@ -48,11 +48,7 @@ impl<W: World> Check<'_, W> {
         list.blocks.into_iter().try_for_each(|block| push(&mut tell, block))?;
         for (name, head) in names {
             telling.chain(self.world, (&name, &head), |telling, world, twin, link| {
-                let bitmaps = link.entries.iter().map(|entry| entry.1.block);
-                twin.blocks
-                    .into_iter()
-                    .chain(bitmaps)
-                    .try_for_each(|block| push(&mut tell, block))?;
+                link.blocks(twin).try_for_each(|block| push(&mut tell, block))?;
                 let shown = telling.bitmaps(world, &link.entries, |group, bytes| {
                     let found = bytes.map_or(&[][..], |bytes| bytes.as_chunks().0);
                     for (word, found) in held.group(group)?.iter_mut().zip(found) {
