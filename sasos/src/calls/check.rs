@@ -74,6 +74,7 @@ struct Sums {
     resident: u64,
     dirty: u64,
     charged: BTreeMap<AccountId, Amounts>,
+    is_freezing: bool,
 }
 
 impl Sums {
@@ -206,7 +207,10 @@ impl Server {
     /// # Errors
     /// [`Broken`]: the first thing found that does not hold.
     pub fn check(&self, world: &impl World) -> Result<(), Broken> {
-        let mut sums = Sums::default();
+        let mut sums = Sums {
+            is_freezing: self.checkpoint.is_freezing(),
+            ..Sums::default()
+        };
         let (mut all, mut users) = (Cached::default(), BTreeMap::<AccountId, Cached>::new());
         for (id, object) in self.objects.iter() {
             check_object(world, object, &mut sums)?;
@@ -312,6 +316,12 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
                     "a page outside of its object",
                     address,
                 )?;
+                let is_held = world.frame_is_held(entry.frame);
+                ensure(
+                    sums.is_freezing || !is_held || entry.write_withheld,
+                    "a page that can be written and is on its way to the disk",
+                    address,
+                )?;
                 check_page(world, object, entry, slot.dirty.has(index), address)?;
             }
         }
@@ -346,7 +356,8 @@ fn check_page<W: World>(world: &W, object: &Object, entry: PageEntry, dirty: boo
     if entry.write_withheld || !entry.limits.contains(Rights::W) {
         return Ok(());
     }
-    ensure(references == 1, "a page that can be written and is shared", address)?;
+    let others = references - u32::from(world.frame_is_held(entry.frame));
+    ensure(others == 1, "a page that can be written and is shared", address)?;
     ensure(
         dirty || !object.is_persistent(),
         "a page that can be written and is not known to be dirty",
