@@ -184,7 +184,10 @@ fn a_writer_pays_for_freezing_and_does_not_wait() {
         let mut written = 0;
         while rig.server.checkpoint.is_freezing() {
             let page = rig.rng.below(pages);
-            match rig.server.touch(&mut rig.world, actor.space, base + page * PAGE, Access::Write) {
+            match rig
+                .server
+                .touch(&mut rig.world, actor.space, base + page * PAGE, Access::Write)
+            {
                 Ok(()) => written += 1,
                 Err(stop) => assert_eq!(stop, Stop::Again),
             }
