@@ -8,7 +8,7 @@ use abi::{
     layout::CONTROL_SCRUB,
 };
 use common::Rig;
-use kcore::Machine;
+use kcore::{Machine, wait::Key};
 use sasos::{
     Access, Event, Stop,
     durability::{checkpoint::PERIOD_NS, freeze::PIECE_PAGES},
@@ -202,6 +202,38 @@ fn a_writer_pays_for_freezing_and_does_not_wait() {
         assert_eq!(rig.server.checkpoint_reached(number), Some(Ok(())));
         rig.check();
     });
+}
+
+/// A page was frozen and written again when a clone comes: the clone keeps what it got, and so does the checkpoint.
+#[test]
+fn a_clone_keeps_what_a_frozen_page_held() {
+    let mut rig = Rig::new(5, 8000, 16_384);
+    let actor = rig.actor(Apd::EMPTY);
+    let pages = 30 * PIECE_PAGES as u64;
+    let base = rig.kept(actor, pages, 9);
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, 1).unwrap();
+    }
+    rig.server.checkpoint_request(&mut rig.world);
+    rig.store(actor.space, base, 2).unwrap();
+    let (clone, _) = rig.call(actor, Call::ObjClone, &[base, 0]).unwrap();
+    assert!(rig.server.checkpoint.is_freezing());
+    let stop = loop {
+        match rig.server.touch(&mut rig.world, actor.space, base, Access::Write) {
+            Err(Stop::Again) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(stop, Err(Stop::Wait(Key::Checkpoint)));
+    rig.store(actor.space, base, 3).unwrap();
+    assert_eq!(rig.load(actor.space, clone), Ok(2));
+    rig.check();
+    while rig.server.checkpoint.is_running() {
+        rig.move_disk();
+    }
+    let (mut rig, _) = rig.crash();
+    let actor = rig.holder(base, 9);
+    assert_eq!(rig.load(actor.space, base), Ok(2));
 }
 
 /// What is frozen and was written again is dirty once more when the checkpoint fails, and is written by the next one.
