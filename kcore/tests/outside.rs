@@ -135,6 +135,17 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     let other = machine.frame_any().expect("a frame");
     machine.frame_share(frame);
     see("references", &machine.frame_references(frame));
+    machine.frame_hold(frame);
+    see("held", &(machine.frame_references(frame), machine.frame_is_held(frame)));
+    // The hold goes first, then another reference.
+    for _ in 0..2 {
+        machine.frame_let_go(frame);
+        see(
+            "let go",
+            &(machine.frame_references(frame), machine.frame_is_held(frame)),
+        );
+    }
+    machine.frame_share(frame);
     machine.frame_write(frame, 100, b"text");
     machine.frame_copy(frame, other);
     let mut text = [0; 4];
@@ -331,6 +342,7 @@ fn no_number_brings_the_kernel_down() {
             if matches!(
                 call,
                 MachineCall::FrameRelease
+                    | MachineCall::FrameLetGo
                     | MachineCall::LeafDestroy
                     | MachineCall::SpaceDestroy
                     | MachineCall::Link
@@ -365,6 +377,8 @@ fn what_does_not_exist_is_an_error() {
     for (number, arguments, error) in [
         (MachineCall::FrameShare, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::FrameShare, [1 << 40, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::FrameHold, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::FrameLetGo, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::LeafSet, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
         (
             MachineCall::LeafSet,
