@@ -127,14 +127,8 @@ fn devices(machine: &mut impl Machine, see: &mut impl FnMut(&str, &dyn std::fmt:
     see("boot", &machine.boot_report());
 }
 
-/// A bit of everything, with all that can be seen of it.
-fn story(machine: &mut impl Machine) -> Vec<String> {
-    let mut seen = Vec::new();
-    let mut see = |what: &str, value: &dyn std::fmt::Debug| seen.push(format!("{what}: {value:?}"));
-    let frame = machine.frame_zeroed().expect("a frame");
-    let other = machine.frame_any().expect("a frame");
-    machine.frame_share(frame);
-    see("references", &machine.frame_references(frame));
+/// A frame with a hold beside its other references.
+fn hold_frame(machine: &mut impl Machine, frame: Frame, see: &mut impl FnMut(&str, &dyn std::fmt::Debug)) {
     machine.frame_hold(frame);
     see("held", &(machine.frame_references(frame), machine.frame_is_held(frame)));
     // The hold goes first, then another reference.
@@ -145,6 +139,17 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
             &(machine.frame_references(frame), machine.frame_is_held(frame)),
         );
     }
+}
+
+/// A bit of everything, with all that can be seen of it.
+fn story(machine: &mut impl Machine) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut see = |what: &str, value: &dyn std::fmt::Debug| seen.push(format!("{what}: {value:?}"));
+    let frame = machine.frame_zeroed().expect("a frame");
+    let other = machine.frame_any().expect("a frame");
+    machine.frame_share(frame);
+    see("references", &machine.frame_references(frame));
+    hold_frame(machine, frame, &mut see);
     machine.frame_share(frame);
     machine.frame_write(frame, 100, b"text");
     machine.frame_copy(frame, other);

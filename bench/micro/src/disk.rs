@@ -129,7 +129,7 @@ fn checkpoint(_: u64) -> u64 {
 
 /// Makes so many pages dirty, and writes them in no order while a thread waits for the checkpoint that writes them.
 fn longest_write(name: &'static str, pages: u64) -> Result<Samples> {
-    let mut object = Object::create(pages * PAGE)?;
+    let object = Object::create(pages * PAGE)?;
     object.keep()?;
     let region = object.region();
     let write = |page: u64, stamp: u64| {
