@@ -256,6 +256,12 @@ interface! {
         scrub_damaged,
         /// Complete scrubs since start.
         scrubs,
+        /// Blocks read since start.
+        reads,
+        /// Blocks written since start.
+        writes,
+        /// Flushes since start.
+        flushes,
     }
 
     /// The report of `SystemInfo` about the boot.

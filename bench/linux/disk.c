@@ -37,11 +37,14 @@ enum {
 	WRITTEN = 4096, /* pages of the file that is written */
 	SYNCS = 48,	/* samples of a row that writes */
 	CHUNK = 16,	/* pages of a pread of 64 KiB */
+	LARGE = 262144, /* pages of the file that is eight times the memory */
+	LARGE_COUNT = 64, /* samples of its rows: all pages in order, or as many at random a sample as others read */
 	INTERRUPTED = 200, /* ticks: a look at the clock that comes later than this was interrupted */
 };
 
 #define MOUNTED "/disk"
-static const char device[] = "/dev/vda", data_name[] = MOUNTED "/data", written_name[] = MOUNTED "/written";
+static const char device[] = "/dev/vda", data_name[] = MOUNTED "/data", written_name[] = MOUNTED "/written",
+		  large_name[] = MOUNTED "/large";
 
 /* ---- the machine ---- */
 
@@ -165,16 +168,20 @@ struct way {
 
 static struct samples samples, best;
 static uint64_t waits; /* while the samples were taken */
+static uint64_t moved; /* bytes that the disk moved for a page, in rows of the large file */
 static char buffer[TOGETHER * PAGE] __attribute__((aligned(PAGE)));
 static int file = -1;
 static uint64_t file_pages;
 static char *mapping;
+/* The file that is read. */
+static const char *read_name = data_name;
+static uint64_t read_pages_all = DATA;
 
 static void open_file(int flags)
 {
-	const char *name = flags & O_RDWR ? written_name : data_name;
+	const char *name = flags & O_RDWR ? written_name : read_name;
 
-	file_pages = flags & O_RDWR ? WRITTEN : DATA;
+	file_pages = flags & O_RDWR ? WRITTEN : read_pages_all;
 	file = open(name, flags | O_CLOEXEC);
 	CHECK(file >= 0);
 }
@@ -404,6 +411,50 @@ static void run_read(const struct row *row, const struct way *way)
 	way->end();
 }
 
+/* Bytes that the disk has moved since the start. */
+static uint64_t moved_now(void)
+{
+	unsigned long long reads, writes;
+	FILE *stat = fopen("/sys/block/vda/stat", "re");
+
+	CHECK(stat != NULL);
+	CHECK(fscanf(stat, "%*s %*s %llu %*s %*s %*s %llu", &reads, &writes) == 2);
+	fclose(stat);
+	return (reads + writes) * 512;
+}
+
+/* The pages of the large file: all in order, or some at random. */
+static void run_large(const struct row *row, const struct way *way)
+{
+	uint64_t batch = row->is_random ? BATCH : LARGE / LARGE_COUNT, at = 1, before;
+
+	if (access(large_name, F_OK) != 0)
+		make_file(large_name, LARGE);
+	remount_disk(); /* nothing of it is known any more */
+	read_name = large_name;
+	read_pages_all = LARGE;
+	way->begin();
+	idle_begin();
+	samples_begin(&samples, (unsigned)batch);
+	waits = waits_now();
+	before = moved_now();
+	for (uint64_t sample = 0; sample < LARGE_COUNT; sample++) {
+		uint64_t start = busy_ticks();
+
+		for (uint64_t turn = sample * batch; turn < (sample + 1) * batch; turn++) {
+			at = row->is_random ? (at * 5 + 12345) % LARGE : turn;
+			CHECK(way->read(at) == at);
+		}
+		samples_add(&samples, busy_ticks() - start);
+	}
+	moved = (moved_now() - before) / (batch * LARGE_COUNT);
+	waits = waits_now() - waits;
+	idle_end();
+	way->end();
+	read_name = data_name;
+	read_pages_all = DATA;
+}
+
 static void run_sync(const struct row *row, const struct way *way)
 {
 	uint64_t at = 1;
@@ -427,10 +478,15 @@ static void run_sync(const struct row *row, const struct way *way)
 	way->end();
 }
 
+static void print_moved(const char *name, uint64_t bytes)
+{
+	peer_print("row=%s-moved bytes=%llu", name, (unsigned long long)bytes);
+}
+
 static void run_row(const struct row *row)
 {
 	const char *best_way = NULL;
-	uint64_t ticks, least = UINT64_MAX;
+	uint64_t ticks, least = UINT64_MAX, best_moved = 0;
 	int is_wanted = row_wanted(row->name);
 	char name[64], details[96];
 
@@ -444,16 +500,21 @@ static void run_row(const struct row *row)
 			best_way = way->name + 1;
 			best = samples;
 			least = ticks;
+			best_moved = moved;
 		}
 		snprintf(details, sizeof details, " median=%llu mean=%llu waits=%llu",
 			 (unsigned long long)samples_median(&samples) / samples.batch,
 			 (unsigned long long)samples_mean(&samples) / samples.batch, (unsigned long long)waits);
 		row_print_as(name, &samples, ticks, details);
+		if (row->run == run_large)
+			print_moved(name, moved);
 	}
 	if (!is_wanted || best_way == NULL)
 		return;
 	snprintf(details, sizeof details, " way=%s", best_way);
 	row_print_as(row->name, &best, least, details);
+	if (row->run == run_large)
+		print_moved(row->name, best_moved);
 }
 
 static const struct row rows[] = {
@@ -461,6 +522,8 @@ static const struct row rows[] = {
 	{"disk-read-at-random", at_random, run_read, 1, 0, 1, 0},
 	{"disk-cached-in-turn", cached_in_turn, run_read, 0, 1, 0, 0},
 	{"disk-cached-at-random", cached_at_random, run_read, 1, 1, 0, 0},
+	{"disk-scan-8x", in_turn, run_large, 0, 0, 1, 0},
+	{"disk-probe-8x", at_random, run_large, 1, 0, 1, 0},
 	{"disk-sync-1", durable, run_sync, 0, 0, 0, 1},
 	{"disk-sync-256", durable, run_sync, 0, 0, 0, TOGETHER},
 };

@@ -18,6 +18,9 @@ use crate::idle::{Idle, busy_ticks};
 
 /// The name of the data.
 const NAME: &str = "disk-data";
+/// The name of the data that are larger than memory, and samples of those rows.
+const LARGE: &str = "disk-large";
+const COUNT_LARGE: u64 = 64;
 /// Pages in a sample, and samples.
 const BATCH: u64 = 128;
 const COUNT: u64 = 60;
@@ -60,6 +63,34 @@ pub fn cached_in_turn(name: &'static str) -> Result<Samples> {
 pub fn cached_at_random(name: &'static str) -> Result<Samples> {
     at_random(name)?;
     at_random(name)
+}
+
+/// The rows of an object of eight times the memory: all of its pages one behind the other, then some at random, and the bytes that the disk moves for each.
+///
+/// # Errors
+/// Those of the reads.
+pub fn large(tell: impl Fn(Samples, &'static str, u64)) -> Result<()> {
+    const PROBES: u64 = 128;
+    let object = Directory::root()?.open_object(LARGE)?.ok_or(Error::NoSuchName)?;
+    let pages = object.bytes() / PAGE;
+    let scan = (pages / COUNT_LARGE, "disk-scan-8x", "disk-scan-8x-moved");
+    let probe = (PROBES, "disk-probe-8x", "disk-probe-8x-moved");
+    for (is_random, (batch, name, moved)) in [(false, scan), (true, probe)] {
+        let before = traffic()?;
+        let mut at = 1;
+        let samples = read(&object, (name, batch, COUNT_LARGE), |turn| {
+            at = (at * 5 + 12_345) % pages;
+            if is_random { at } else { turn }
+        })?;
+        tell(samples, moved, (traffic()? - before) * PAGE / (batch * COUNT_LARGE));
+    }
+    Ok(())
+}
+
+/// Blocks that the disk has moved since the start.
+fn traffic() -> Result<u64> {
+    let store = system::store()?;
+    Ok(store.reads + store.writes)
 }
 
 /// Writing a random page and making it durable.
@@ -167,13 +198,24 @@ fn measure<N: FnMut(u64) -> u64>(name: &'static str, make: impl FnOnce(u64) -> (
     let object = Directory::root()?.open_object(NAME)?.ok_or(Error::NoSuchName)?;
     let half = object.bytes() / PAGE / 2;
     let (first, mut next) = make(half);
+    read(&object, (name, BATCH, COUNT.min(half / BATCH)), |turn| {
+        first + next(turn)
+    })
+}
+
+/// Reads so many pages a sample, and so many samples, each page the one that a turn says.
+fn read(
+    object: &Object,
+    (name, batch, count): (&'static str, u64, u64),
+    mut page_of: impl FnMut(u64) -> u64,
+) -> Result<Samples> {
     let region = object.region();
     let idle = Idle::begin()?;
-    let mut samples = Samples::new(name, BATCH);
-    for sample in 0..COUNT.min(half / BATCH) {
+    let mut samples = Samples::new(name, batch);
+    for sample in 0..count {
         let start = busy_ticks();
-        for turn in sample * BATCH..(sample + 1) * BATCH {
-            let page = first + next(turn);
+        for turn in sample * batch..(sample + 1) * batch {
+            let page = page_of(turn);
             let number = region.at_offset::<Cell<u64>>(page * PAGE).map(Cell::get);
             if number != Some(page) {
                 return Err(Error::System(abi::Error::DiskError));

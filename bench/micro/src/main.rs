@@ -65,6 +65,13 @@ fn main() -> Result<(), String> {
         }
         return Ok(());
     }
+    if wanted == ["--large"] {
+        let measured = disk::large(|samples, moved, bytes| {
+            println!("{}", samples.row(ticks_per_us));
+            println!("row={moved} bytes={bytes}");
+        });
+        return measured.map_err(|error| format!("not measured: {error}"));
+    }
     if wanted == ["--scale"] {
         let measured = scale::measure(|samples| println!("{}", samples.row(ticks_per_us)));
         return measured.map_err(|error| format!("not measured: {error}"));

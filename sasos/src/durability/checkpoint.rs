@@ -593,6 +593,9 @@ impl Server {
             scrub_all: scrub.all.max(scrub.seen),
             scrub_damaged: scrub.damaged,
             scrubs: scrub.passes,
+            reads: stats.reads,
+            writes: stats.writes,
+            flushes: stats.flushes,
         }
     }
 }

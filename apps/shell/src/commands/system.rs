@@ -134,6 +134,12 @@ pub fn mem(_: &mut Shell, arguments: &[&str]) -> Outcome {
         frames(store.dirty),
         store.checkpoints
     );
+    println!(
+        "  moved    {:>10}  read since the start, {} written, {} flushes",
+        frames(store.reads),
+        frames(store.writes),
+        store.flushes
+    );
     if store.damaged > 0 {
         println!("  damaged  {:>10}  pages met", store.damaged);
     }

@@ -73,6 +73,8 @@ pub enum Bound {
     Hundredths(u64, &'static str),
     /// The instructions of its peer.
     Peer,
+    /// What a row of Linux takes.
+    Linux(&'static str),
     /// Another row of ours, divided by so much.
     Part(u64, &'static str),
     /// So many bytes.
@@ -150,6 +152,26 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("disk-cached-at-random", None, Some("disk-cached-at-random")),
     ("disk-sync-1", Some(Bound::Instructions(15_000)), Some("disk-sync-1")),
     ("disk-sync-256", Some(Bound::Instructions(7_812)), Some("disk-sync-256")),
+    (
+        "disk-scan-8x",
+        Some(Bound::Linux("disk-scan-8x-mmap")),
+        Some("disk-scan-8x"),
+    ),
+    (
+        "disk-scan-8x-moved",
+        Some(Bound::Linux("disk-scan-8x-mmap-moved")),
+        Some("disk-scan-8x-moved"),
+    ),
+    (
+        "disk-probe-8x",
+        Some(Bound::Linux("disk-probe-8x-mmap-advised")),
+        Some("disk-probe-8x"),
+    ),
+    (
+        "disk-probe-8x-moved",
+        Some(Bound::Linux("disk-probe-8x-mmap-advised-moved")),
+        Some("disk-probe-8x-moved"),
+    ),
     ("disk-objects-1k", None, None),
     ("disk-objects-16k", Some(Bound::Times(2, "disk-objects-1k")), None),
     ("writer-wait", Some(Bound::Instructions(300_000)), None),
@@ -392,8 +414,12 @@ pub fn find_ours<'a>(all: &'a [Measured], row: &str) -> Option<&'a Measured> {
 pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
     let ours = find_ours(all, row)?;
     let (_, bound, peer) = KNOWN.iter().find(|(name, ..)| *name == row)?;
-    if let Some(Bound::Bytes(most)) = *bound {
-        return Some(ours.bytes? <= most);
+    if let Some(bytes) = ours.bytes {
+        return match (*bound)? {
+            Bound::Bytes(most) => Some(bytes <= most),
+            Bound::Linux(other) => Some(bytes <= find(all, System::Linux, other)?.bytes?),
+            _ => None,
+        };
     }
     let instructions = ours.instructions?;
     let mut kept = match (*bound)? {
@@ -406,6 +432,7 @@ pub fn keeps_bound(all: &[Measured], row: &str) -> Option<bool> {
             instructions.saturating_mul(100) <= hundredths.saturating_mul(other)
         }
         Bound::Peer => instructions <= find(all, System::Linux, (*peer)?)?.instructions?,
+        Bound::Linux(other) => instructions <= find(all, System::Linux, other)?.instructions?,
         Bound::Times(times, other) => {
             instructions <= times.saturating_mul(find(all, System::Gondwana, other)?.instructions?)
         }
@@ -470,9 +497,9 @@ mod tests {
     fn rows_of_the_disk_have_peers_and_their_ways_are_known() {
         let peers = std::fs::read_to_string(crate::place::root().unwrap().join("bench/linux/disk.c")).unwrap();
         let of_disk = KNOWN.iter().filter(|(name, ..)| Meter::of(name) == Meter::Disk);
-        for (name, _, peer) in
-            of_disk.filter(|(name, ..)| name.starts_with("disk-") && !name.starts_with("disk-objects-"))
-        {
+        for (name, _, peer) in of_disk.filter(|(name, ..)| {
+            name.starts_with("disk-") && !name.starts_with("disk-objects-") && !name.ends_with("-moved")
+        }) {
             assert_eq!(*peer, Some(*name));
             assert!(peers.contains(&format!("{{\"{name}\", ")), "{name}");
         }

@@ -47,6 +47,7 @@ fn bound_text(row: &str) -> String {
         Some(Bound::Times(times, other)) => format!("{times} × {other}"),
         Some(Bound::Hundredths(hundredths, other)) => format!("{}.{:02} × {other}", hundredths / 100, hundredths % 100),
         Some(Bound::Peer) => "its peer".into(),
+        Some(Bound::Linux(other)) => other.into(),
         Some(Bound::Part(part, other)) => format!("1/{part} of {other}"),
         Some(Bound::Bytes(most)) => format!("{} bytes", grouped(Some(most))),
         None => return "–".into(),
@@ -90,9 +91,9 @@ pub fn render(results: &[Measured]) -> String {
         lines.extend(ours.iter().map(|one| compared(results, one)));
         push_table(&mut text, &lines);
     }
-    let memory: Vec<[String; 4]> = results.iter().filter_map(|one| memory(results, one)).collect();
+    let memory: Vec<[String; 5]> = results.iter().filter_map(|one| memory(results, one)).collect();
     if !memory.is_empty() {
-        let mut lines = vec![["row", "bytes", "at most", "kept"].map(str::to_owned)];
+        let mut lines = vec![["row", "bytes", "at most", "kept", "Linux"].map(str::to_owned)];
         lines.extend(memory);
         text.push('\n');
         push_table(&mut text, &lines);
@@ -117,7 +118,8 @@ pub fn render(results: &[Measured]) -> String {
         text.push('\n');
         push_table(&mut text, &lines);
     }
-    let linux: Vec<&Measured> = results.iter().filter(|one| one.system == System::Linux).collect();
+    let is_counted = |one: &&Measured| one.system == System::Linux && one.bytes.is_none();
+    let linux: Vec<&Measured> = results.iter().filter(is_counted).collect();
     if !linux.is_empty() {
         let mut lines = vec![["Linux row", "instructions", "ns"].map(str::to_owned)];
         lines.extend(
@@ -131,14 +133,16 @@ pub fn render(results: &[Measured]) -> String {
     text
 }
 
-/// A row that measures memory.
-fn memory(results: &[Measured], one: &Measured) -> Option<[String; 4]> {
-    let bytes = one.bytes?;
+/// A row of ours that measures bytes.
+fn memory(results: &[Measured], one: &Measured) -> Option<[String; 5]> {
+    let bytes = one.bytes.filter(|_| one.system == System::Gondwana)?;
+    let peer = find(results, System::Linux, &one.row);
     Some([
         one.row.clone(),
         grouped(Some(bytes)),
         bound_text(&one.row),
         kept(results, &one.row).into(),
+        grouped(peer.and_then(|peer| peer.bytes)),
     ])
 }
 
