@@ -319,6 +319,11 @@ impl<H: Hardware> Work<'_, H> {
         (walk.level == 0).then(|| self.frames.beside(walk.places[0].0))?
     }
 
+    /// Entries of the lowest table of a walk.
+    pub fn entries_of(&self, walk: &Walk) -> u64 {
+        table_entries(self.place(walk, 1).load(Relaxed))
+    }
+
     /// Makes the tables for a page of the space's own: those that lead to its entry, and that of the nodes of small ones.
     pub fn ensure_page(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
         self.ensure_table(space, page, level)?;
