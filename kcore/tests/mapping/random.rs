@@ -119,9 +119,8 @@ fn stretch_op(quota: u32) -> impl Strategy<Value = Op> {
     let fpage = || {
         let slots = prop::sample::select(vec![0u64, 512, 1 << 18, (1 << 18) + 512]);
         let sizes = prop::sample::select(vec![12u8, 12, 13, 14, 15, 16, 16, 17, 21]);
-        (slots, 0..32u64, sizes, rights()).prop_map(|(slot, page, log2, rights)| {
-            memory((slot + page) >> (log2 - 12) << (log2 - 12), log2, rights)
-        })
+        (slots, 0..32u64, sizes, rights())
+            .prop_map(|(slot, page, log2, rights)| memory((slot + page) >> (log2 - 12) << (log2 - 12), log2, rights))
     };
     let how = prop::sample::select(vec![How::Map, How::Map, How::Map, How::Grant, How::Grant, How::Link]);
     let flushed = prop::sample::select(vec![Rights::RWX, Rights::W, Rights::W, Rights::X, Rights::R]);
@@ -148,7 +147,10 @@ fn stretch_op(quota: u32) -> impl Strategy<Value = Op> {
 /// All pages that [`stretch_op`] names.
 fn stretch_samples() -> Vec<u64> {
     let slots = [0u64, 512, 1 << 18, (1 << 18) + 512];
-    slots.iter().flat_map(|slot| (0..32).map(move |page| slot + page)).collect()
+    slots
+        .iter()
+        .flat_map(|slot| (0..32).map(move |page| slot + page))
+        .collect()
 }
 
 /// Does all, each until it is finished; between the calls of one that is long, the next ones.

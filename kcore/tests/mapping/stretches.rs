@@ -105,3 +105,26 @@ fn parts_that_go_with_pages_are_work_of_the_piece() {
     assert_eq!(world.memory(), (before.0 + 1, before.1));
     assert!((12..=16).contains(&pieces), "{pieces} pieces");
 }
+
+/// Pages that a space does not have cost a flush of a range little: one of 256 that is there took 16 pieces.
+#[test]
+fn a_range_of_few_pages_is_flushed_in_one_piece() {
+    let mut world = World::new(&[LARGE], &[], 1 << 20);
+    for _ in 0..2 {
+        world.create(0, 50_000).expect("a space");
+    }
+    // The last one keeps the other space's table.
+    for op in [
+        give(How::Map, 0, page(0x4_0000), 1, page(100)),
+        give(How::Map, 1, page(100), 2, page(100)),
+        give(How::Map, 0, page(0x4_0001), 2, page(511)),
+    ] {
+        world.run(&op).expect("it goes");
+    }
+    let range = memory(0, PAGE + 8, RWX);
+    for (rights, left) in [(Rights::W, Some((0x4_0000, Rights::RX))), (RWX, None)] {
+        let flush = flush(1, range, rights, Own::Kept);
+        assert_eq!(world.step(&flush), Ok(Progress::Done), "{rights}");
+        assert_eq!(world.translate(2, 100), left);
+    }
+}

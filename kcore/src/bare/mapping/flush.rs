@@ -16,9 +16,7 @@ use super::{
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{
-        Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights,
-    },
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
 /// The extent of a flush.

@@ -342,13 +342,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         // Of a page that the general way has begun each piece would look at the same kids again.
         let is_begun = !is_all && going.position.visit != Visit::NONE;
         if what.resource() == Resource::Memory && own == Own::Kept && !is_begun {
-            let wanted = (end - at).min(pages_for(going.left));
-            let (ran, taken) = if is_all {
-                self.flush_run(number, at, (wanted, count))
-            } else {
-                self.lower_run(number, at, (wanted, count), rights)
-            };
-            going.spend(steps_of(ran + taken));
+            let ran = self.take_run((number, at), (end - at, count), rights, &mut going.left);
             if !is_all && ran == 0 {
                 // So the general way begins.
                 going.left = going.left.max(UNIT);
