@@ -386,7 +386,7 @@ impl<H: Hardware> Work<'_, H> {
         if u64::from(live) == span(self.mapping.tree.get(root)) {
             return;
         }
-        self.budget -= UNIT;
+        self.budget -= 2 * UNIT;
         let back = if is_port(at.page()) && root == node {
             self.set_ports(at.space(), at.page(), span(&at), true);
             span(&at) as u32 - live

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{Error, Rights};
 
 use super::{
-    FreeSpace, Mapping, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
+    FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
     tree::{Key, Kind, Node, pages},
 };
 use crate::{
@@ -344,6 +344,16 @@ impl<H: Hardware> Work<'_, H> {
             Err(_) => self.prune(space, page),
         }
         taken.map(|_| ())
+    }
+
+    /// The same, and charges the space for the page's node. No empty table stays if it cannot pay.
+    pub fn pay_page(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
+        self.ensure_page(space, page, level)?;
+        let paid = self.charge(space, NODE_UNITS[usize::from(level)]);
+        if paid.is_err() {
+            self.prune(space, page);
+        }
+        paid
     }
 
     /// The word that names the node of a small page.
