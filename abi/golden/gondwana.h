@@ -594,6 +594,8 @@ static inline gond_result MachineFrameRelease(uint64_t frame) { return gond_call
 static inline gond_result MachineFrameReferences(uint64_t frame) { return gond_call(532, frame, 0, 0, 0, 0, 0); }
 static inline gond_result MachineFrameCounts(void) { return gond_call(533, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineKernelFrames(void) { return gond_call(534, 0, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameHold(uint64_t frame) { return gond_call(535, frame, 0, 0, 0, 0, 0); }
+static inline gond_result MachineFrameLetGo(uint64_t frame) { return gond_call(536, frame, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLeafCreate(void) { return gond_call(544, 0, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLeafDestroy(uint64_t leaf) { return gond_call(545, leaf, 0, 0, 0, 0, 0); }
 static inline gond_result MachineLeafSet(uint64_t leaf, uint64_t index, uint64_t entry) { return gond_call(546, leaf, index, entry, 0, 0, 0); }

@@ -111,12 +111,16 @@ calls! {
         "Adds a reference.";
     0x213 FrameRelease frame_release(frame) -> "", ""; "server";
         "Drops a reference.";
-    0x214 FrameReferences frame_references(frame) -> "references", ""; "server";
-        "How many references there are.";
+    0x214 FrameReferences frame_references(frame) -> "references", "held"; "server";
+        "How many references there are, and whether one of them is a hold.";
     0x215 FrameCounts frame_counts() -> "free", "total"; "server";
         "Frames that are free, and that can be handed out.";
     0x216 KernelFrames kernel_frames() -> "frames", ""; "server";
         "Frames that the kernel itself holds.";
+    0x217 FrameHold frame_hold(frame) -> "", ""; "server";
+        "Adds a reference that can be told from the others, of which a frame has at most one.";
+    0x218 FrameLetGo frame_let_go(frame) -> "", ""; "server";
+        "Drops that reference, or another one if there is none such.";
 
     0x220 LeafCreate leaf_create() -> "leaf", ""; "server";
         "An empty leaf.";

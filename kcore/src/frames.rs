@@ -48,6 +48,8 @@ impl Frame {
 const NONE: u32 = u32::MAX;
 /// In the cell of a frame with one reference: the other bits name the one beside it. Frames are fewer.
 const BESIDE: u32 = 1 << 31;
+/// In the cell of a frame with references: one of them is a [hold](Frames::hold). There are fewer references.
+const HELD: u32 = 1 << 30;
 
 /// A range of frame numbers that is memory: first, one past the last.
 pub type Range = (u32, u32);
@@ -165,7 +167,7 @@ impl Frames {
             _ if is_in(self.any) => Use::Free,
             0 => Use::Outside,
             _ if cell & BESIDE != 0 => Use::Counted(1),
-            references => Use::Counted(references),
+            counted => Use::Counted(counted & !HELD),
         }
     }
 
@@ -239,7 +241,28 @@ impl Frames {
     /// How many references there are.
     #[inline]
     pub fn references(&self, frame: Frame) -> u32 {
-        self.cells[frame.0 as usize]
+        self.cells[frame.0 as usize] & !HELD
+    }
+
+    /// Adds a reference that can be told from the others, of which a frame has at most one.
+    #[inline]
+    pub fn hold(&mut self, frame: Frame) {
+        let cell = &mut self.cells[frame.0 as usize];
+        *cell = (*cell + 1) | HELD;
+    }
+
+    /// Whether one of the references is such a one.
+    #[inline]
+    pub fn is_held(&self, frame: Frame) -> bool {
+        self.cells[frame.0 as usize] & (BESIDE | HELD) == HELD
+    }
+
+    /// Drops that reference, or another one if there is none such.
+    pub fn let_go(&mut self, frame: Frame) {
+        if self.is_held(frame) {
+            self.cells[frame.0 as usize] &= !HELD;
+        }
+        self.release(frame);
     }
 
     /// Notes a frame beside one that has one reference, until that is freed.

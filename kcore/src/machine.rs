@@ -98,6 +98,12 @@ machine! {
     fn frame_release(&mut self, frame: Frame);
     /// How many references there are.
     fn frame_references(&self, frame: Frame) -> u32;
+    /// Adds a reference that can be told from the others, of which a frame has at most one.
+    fn frame_hold(&mut self, frame: Frame);
+    /// Whether one of the references is such a one.
+    fn frame_is_held(&self, frame: Frame) -> bool;
+    /// Drops that reference, or another one if there is none such.
+    fn frame_let_go(&mut self, frame: Frame);
     /// The frame with a number that was noted elsewhere, by a store say; nothing if this machine hands out no such frame.
     fn frame_found(&self, number: u32) -> Option<Frame>;
     /// Copies the content of a frame.

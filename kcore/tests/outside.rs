@@ -127,6 +127,20 @@ fn devices(machine: &mut impl Machine, see: &mut impl FnMut(&str, &dyn std::fmt:
     see("boot", &machine.boot_report());
 }
 
+/// A frame with a hold beside its other references.
+fn hold_frame(machine: &mut impl Machine, frame: Frame, see: &mut impl FnMut(&str, &dyn std::fmt::Debug)) {
+    machine.frame_hold(frame);
+    see("held", &(machine.frame_references(frame), machine.frame_is_held(frame)));
+    // The hold goes first, then another reference.
+    for _ in 0..2 {
+        machine.frame_let_go(frame);
+        see(
+            "let go",
+            &(machine.frame_references(frame), machine.frame_is_held(frame)),
+        );
+    }
+}
+
 /// A bit of everything, with all that can be seen of it.
 fn story(machine: &mut impl Machine) -> Vec<String> {
     let mut seen = Vec::new();
@@ -135,6 +149,8 @@ fn story(machine: &mut impl Machine) -> Vec<String> {
     let other = machine.frame_any().expect("a frame");
     machine.frame_share(frame);
     see("references", &machine.frame_references(frame));
+    hold_frame(machine, frame, &mut see);
+    machine.frame_share(frame);
     machine.frame_write(frame, 100, b"text");
     machine.frame_copy(frame, other);
     let mut text = [0; 4];
@@ -331,6 +347,7 @@ fn no_number_brings_the_kernel_down() {
             if matches!(
                 call,
                 MachineCall::FrameRelease
+                    | MachineCall::FrameLetGo
                     | MachineCall::LeafDestroy
                     | MachineCall::SpaceDestroy
                     | MachineCall::Link
@@ -365,6 +382,8 @@ fn what_does_not_exist_is_an_error() {
     for (number, arguments, error) in [
         (MachineCall::FrameShare, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::FrameShare, [1 << 40, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::FrameHold, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
+        (MachineCall::FrameLetGo, [frames, 0, 0, 0, 0, 0], Error::BadArgument),
         (MachineCall::LeafSet, [leaf, 512, 0, 0, 0, 0], Error::BadArgument),
         (
             MachineCall::LeafSet,

@@ -8,9 +8,9 @@ use abi::{
     layout::CONTROL_SCRUB,
 };
 use common::Rig;
-use kcore::Machine;
+use kcore::{Machine, wait::Key};
 use sasos::{
-    Access, Event,
+    Access, Event, Stop,
     durability::{checkpoint::PERIOD_NS, freeze::PIECE_PAGES},
     protection::apd::Apd,
 };
@@ -39,7 +39,7 @@ fn no_event_of_a_checkpoint_takes_long() {
     rig.check();
 }
 
-/// Writes go on while pages are being frozen. After a crash all pages are as they were at one moment.
+/// Writes go on while pages are being frozen, and so do clones. After a crash all pages are as they were at one moment.
 #[test]
 fn a_checkpoint_of_many_pages_is_one_moment() {
     const PAGES: u64 = 10 * PIECE_PAGES as u64;
@@ -60,12 +60,15 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
         for page in 0..PAGES {
             rig.store(actor.space, at(page), page + 1).unwrap();
         }
-        let mut met = 0;
+        let (mut met, mut clones) = (0, Vec::new());
         for _ in 0..300 {
             if rig.rng.one_in(3) {
                 rig.move_disk();
             } else if rig.rng.one_in(20) {
                 rig.server.checkpoint_request(&mut rig.world);
+            } else if rig.rng.one_in(20) {
+                let (clone, _) = rig.call(actor, Call::ObjClone, &[first, 0]).unwrap();
+                clones.push((clone, writes.len() as u64));
             } else {
                 let page = rig.rng.below(PAGES);
                 met += u64::from(rig.server.checkpoint.is_freezing());
@@ -75,6 +78,12 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
         }
         assert!(met > 0, "no write met a checkpoint in the phase of freezing");
         rig.check();
+        for (clone, then) in clones {
+            let page = rig.rng.below(PAGES / 2);
+            let last = writes[..then as usize].iter().rposition(|&at| at == page);
+            let found = rig.load(actor.space, clone + page * PAGE);
+            assert_eq!(found, Ok(last.unwrap() as u64 + 1), "a clone has what was there");
+        }
         let (mut rig, _) = rig.crash();
         let [one, other] = [first, second].map(|base| rig.holder(base, 9));
         let found: Vec<u64> = (0..PAGES)
@@ -149,14 +158,120 @@ fn freezing_stops_nobody_who_does_not_write_kept_pages() {
     }
     rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
     assert!(rig.server.checkpoint.is_freezing(), "nobody has waited");
-    let (first, last) = (base, base + (pages - 1) * PAGE);
-    let write = |rig: &mut Rig, address| rig.server.touch(&mut rig.world, actor.space, address, Access::Write);
-    let one = write(&mut rig, first);
-    let other = write(&mut rig, last);
-    // One of them is frozen, the other is not yet.
-    assert_ne!(one.is_ok(), other.is_ok());
     rig.checkpoint().unwrap();
     rig.check();
+}
+
+/// Who writes a frozen page, or one that is not dirty, freezes others for it: he waits for nobody, and the phase ends however much he writes. A page whose frame a
+/// clone has, too, waits for the end of the phase.
+#[test]
+fn a_writer_pays_for_freezing_and_does_not_wait() {
+    seeds::run(20, |seed| {
+        let mut rig = Rig::new(seed, 8000, 16_384);
+        let actor = rig.actor(Apd::EMPTY);
+        let pages = 30 * PIECE_PAGES as u64;
+        let base = rig.kept(actor, pages, 9);
+        // Some are clean, and some are not there.
+        for page in 0..pages / 8 {
+            rig.store(actor.space, base + page * PAGE, 1).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        for page in pages / 8..pages - 8 {
+            rig.store(actor.space, base + page * PAGE, 1).unwrap();
+        }
+        rig.server.checkpoint_request(&mut rig.world);
+        assert!(rig.server.checkpoint.is_freezing());
+        let mut written = 0;
+        while rig.server.checkpoint.is_freezing() {
+            let page = rig.rng.below(pages);
+            match rig
+                .server
+                .touch(&mut rig.world, actor.space, base + page * PAGE, Access::Write)
+            {
+                Ok(()) => written += 1,
+                Err(stop) => assert_eq!(stop, Stop::Again),
+            }
+            rig.check();
+            assert!(written < pages, "the phase does not end");
+        }
+        assert!(written > 4, "{written}");
+        let number = rig.server.checkpoint.begun();
+        while rig.server.checkpoint_reached(number).is_none() {
+            rig.move_disk();
+        }
+        assert_eq!(rig.server.checkpoint_reached(number), Some(Ok(())));
+        rig.check();
+    });
+}
+
+/// A page was frozen and written again when a clone comes: the clone keeps what it got, and so does the checkpoint.
+#[test]
+fn a_clone_keeps_what_a_frozen_page_held() {
+    let mut rig = Rig::new(5, 8000, 16_384);
+    let actor = rig.actor(Apd::EMPTY);
+    let pages = 30 * PIECE_PAGES as u64;
+    let base = rig.kept(actor, pages, 9);
+    for page in 0..pages {
+        rig.store(actor.space, base + page * PAGE, 1).unwrap();
+    }
+    rig.server.checkpoint_request(&mut rig.world);
+    rig.store(actor.space, base, 2).unwrap();
+    let (clone, _) = rig.call(actor, Call::ObjClone, &[base, 0]).unwrap();
+    assert!(rig.server.checkpoint.is_freezing());
+    let stop = loop {
+        match rig.server.touch(&mut rig.world, actor.space, base, Access::Write) {
+            Err(Stop::Again) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(stop, Err(Stop::Wait(Key::Checkpoint)));
+    rig.store(actor.space, base, 3).unwrap();
+    assert_eq!(rig.load(actor.space, clone), Ok(2));
+    rig.check();
+    while rig.server.checkpoint.is_running() {
+        rig.move_disk();
+    }
+    let (mut rig, _) = rig.crash();
+    let actor = rig.holder(base, 9);
+    assert_eq!(rig.load(actor.space, base), Ok(2));
+}
+
+/// What is frozen and was written again is dirty once more when the checkpoint fails, and is written by the next one.
+#[test]
+fn a_page_written_while_it_was_frozen_is_not_lost_by_a_failure() {
+    seeds::run(20, |seed| {
+        let mut rig = Rig::new(seed, 8000, 16_384);
+        let actor = rig.actor(Apd::EMPTY);
+        let pages = 30 * PIECE_PAGES as u64;
+        let base = rig.kept(actor, pages, 9);
+        let mut last = vec![1; pages as usize];
+        for page in 0..pages {
+            rig.store(actor.space, base + page * PAGE, 1).unwrap();
+        }
+        rig.server.checkpoint_request(&mut rig.world);
+        for stamp in 2..8 {
+            assert!(rig.server.checkpoint.is_freezing());
+            let page = rig.rng.below(pages);
+            rig.store(actor.space, base + page * PAGE, stamp).unwrap();
+            last[page as usize] = stamp;
+        }
+        // No heap for the next piece.
+        let heap = core::mem::replace(&mut rig.world.kernel.hardware.heap_left, 0);
+        rig.server.handle(&mut rig.world, Event::Poll);
+        assert!(!rig.server.checkpoint.is_freezing());
+        rig.world.kernel.hardware.heap_left = heap;
+        while rig.server.checkpoint.is_running() {
+            rig.move_disk();
+        }
+        assert!(rig.server.checkpoint.last_failed());
+        rig.check();
+        rig.checkpoint().unwrap();
+        let (mut rig, _) = rig.crash();
+        let actor = rig.holder(base, 9);
+        for page in 0..pages {
+            assert_eq!(rig.load(actor.space, base + page * PAGE), Ok(last[page as usize]));
+        }
+    });
 }
 
 /// Without heap for the list a checkpoint fails, and the next one that has it holds everything.

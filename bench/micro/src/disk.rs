@@ -4,12 +4,14 @@
 //! the second one at random, each page once; rows of pages that are in memory read them once more.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use measure::Samples;
 use rt::{
     Cell, Clist, Directory, Error, Object, Result,
     abi::{self, address::PAGE, layout::Capability},
-    call,
+    call, system, thread, thread_entry,
+    time::ticks,
 };
 
 use crate::idle::{Idle, busy_ticks};
@@ -23,6 +25,8 @@ const COUNT: u64 = 60;
 const WRITTEN: u64 = 4_096;
 const TOGETHER: u64 = 256;
 const SYNCS: u64 = 48;
+/// Checkpoints beside which a writer is looked at.
+const WAITS: u64 = 3;
 /// The password of objects that are made here.
 const PASSWORD: u64 = 0x1234_5678;
 /// Objects of the rows `disk-objects-1k` and `disk-objects-16k`: the latter are more than can be active at once in the machine of the bench.
@@ -99,6 +103,63 @@ fn sync(name: &'static str, together: u64) -> Result<Samples> {
     }
     idle.end()?;
     directory.delete(OWN, rt::Kind::Data)?;
+    Ok(samples)
+}
+
+/// The longest that a writer waits for one page, from the moment when a checkpoint of many dirty pages begins to its end: 100 MiB of them.
+pub fn writer_wait(name: &'static str) -> Result<Samples> {
+    longest_write(name, 25_600)
+}
+
+/// The same of 1 MiB.
+pub fn writer_wait_little(name: &'static str) -> Result<Samples> {
+    longest_write(name, 256)
+}
+
+/// Whether the checkpoint of the other thread is over.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+thread_entry!(checkpoint_entry, checkpoint);
+
+fn checkpoint(_: u64) -> u64 {
+    let status = u64::from(system::checkpoint().is_err());
+    OVER.store(true, Ordering::Release);
+    status
+}
+
+/// Makes so many pages dirty, and writes them in no order while a thread waits for the checkpoint that writes them.
+fn longest_write(name: &'static str, pages: u64) -> Result<Samples> {
+    let object = Object::create(pages * PAGE)?;
+    object.keep()?;
+    let region = object.region();
+    let write = |page: u64, stamp: u64| {
+        let word = region.at_offset::<Cell<u64>>(page * PAGE);
+        word.ok_or(Error::System(abi::Error::BadArgument))
+            .map(|word| word.set(stamp))
+    };
+    system::checkpoint()?;
+    let mut samples = Samples::new(name, 1);
+    for stamp in 1..=WAITS {
+        for page in 0..pages {
+            write(page, stamp)?;
+        }
+        OVER.store(false, Ordering::Release);
+        let priority = call::thread_info(thread::Thread::current().id())?.priority;
+        let other = thread::start(checkpoint_entry(), 0, priority + 1)?;
+        let (mut at, mut longest, mut writes) = (1, 0, 0_u64);
+        while !OVER.load(Ordering::Acquire) {
+            at = (at * 5 + 12_345) % pages;
+            let start = ticks();
+            write(at, stamp)?;
+            longest = longest.max(ticks().wrapping_sub(start));
+            writes += 1;
+        }
+        if other.join_status()? != 0 || writes < pages / 16 {
+            return Err(Error::System(abi::Error::DiskError));
+        }
+        samples.add(longest);
+    }
+    object.delete()?;
     Ok(samples)
 }
 

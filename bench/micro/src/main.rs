@@ -84,7 +84,7 @@ fn main() -> Result<(), String> {
     let is_wanted = |name: &str| {
         if wanted.is_empty() {
             // Those of the disk need data that stands there from the start.
-            name != unwanted && !name.starts_with("disk-")
+            name != unwanted && !name.starts_with("disk-") && !name.starts_with("writer-")
         } else {
             wanted.contains(&name)
         }

@@ -279,6 +279,12 @@ pub static ROWS: &[Measurement] = &[
         "the same of 16,000 objects, more than can be active at once",
         disk::many_objects,
     ),
+    row(
+        "writer-wait",
+        "the longest write to a page of 100 MiB while a checkpoint writes all of them",
+        disk::writer_wait,
+    ),
+    row("writer-wait-1m", "the same of 1 MiB", disk::writer_wait_little),
 ];
 
 fn null_call(name: &'static str) -> Result<Samples> {

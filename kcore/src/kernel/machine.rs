@@ -39,6 +39,18 @@ impl<H: Hardware, P: Half> Machine for Kernel<H, P> {
         self.frames.references(frame)
     }
 
+    fn frame_hold(&mut self, frame: Frame) {
+        self.frames.hold(frame);
+    }
+
+    fn frame_is_held(&self, frame: Frame) -> bool {
+        self.frames.is_held(frame)
+    }
+
+    fn frame_let_go(&mut self, frame: Frame) {
+        self.frames.let_go(frame);
+    }
+
     fn frame_found(&self, number: u32) -> Option<Frame> {
         self.frames.find(number)
     }

@@ -89,7 +89,12 @@ impl<H: Hardware> Kernel<H> {
             M::FrameAny => return Ok((u64::from(self.frame_any()?.number()), 0)),
             M::FrameShare => self.frame_share(self.known_frame(first)?),
             M::FrameRelease => self.frame_release(self.known_frame(first)?),
-            M::FrameReferences => return Ok((u64::from(self.frame_references(self.known_frame(first)?)), 0)),
+            M::FrameReferences => {
+                let frame = self.known_frame(first)?;
+                return Ok((self.frame_references(frame).into(), self.frame_is_held(frame).into()));
+            }
+            M::FrameHold => self.frame_hold(self.known_frame(first)?),
+            M::FrameLetGo => self.frame_let_go(self.known_frame(first)?),
             M::FrameCounts => return Ok((self.frames_free(), self.frames_total())),
             M::KernelFrames => return Ok((Machine::kernel_frames(self), 0)),
 

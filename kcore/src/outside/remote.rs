@@ -158,6 +158,18 @@ impl<G: Gate> Machine for Remote<G> {
         self.must(M::FrameReferences, [u64::from(frame.number())]).0 as u32
     }
 
+    fn frame_hold(&mut self, frame: Frame) {
+        self.must(M::FrameHold, [u64::from(frame.number())]);
+    }
+
+    fn frame_is_held(&self, frame: Frame) -> bool {
+        self.must(M::FrameReferences, [u64::from(frame.number())]).1 != 0
+    }
+
+    fn frame_let_go(&mut self, frame: Frame) {
+        self.must(M::FrameLetGo, [u64::from(frame.number())]);
+    }
+
     fn frame_found(&self, number: u32) -> Option<Frame> {
         // The kernel says no in every call to a number that it does not know.
         Some(Frame::named(number))

@@ -255,6 +255,28 @@ fn ports_in_pieces_overlap() {
     run(&ops, 60_000, false);
 }
 
+/// A grant has taken ports from all below a part of them when its giver gives the same ports to a space once more, in another part of the same: there the grant
+/// takes them, too, though it was done with what the new part is in.
+#[test]
+fn a_grant_of_ports_meets_a_part_that_it_was_done_with() {
+    let ports = |log2| Fpage::ports(0, log2).expect("ports");
+    let give = |how, from, log2, to| Op::Give {
+        how,
+        from,
+        source: ports(log2),
+        to,
+        window: ports(16),
+    };
+    let ops = [
+        give(How::Map, 0, 9, 2),
+        give(How::Map, 2, 9, 1),
+        give(How::Grant, 0, 1, 1),
+        give(How::Map, 0, 0, 0),
+        give(How::Map, 0, 1, 2),
+    ];
+    run(&ops, 60_000, false);
+}
+
 /// Operations of a long sequence: `MAPPING_OPERATIONS` asks for more, or fewer.
 fn operations() -> usize {
     let asked = std::env::var("MAPPING_OPERATIONS").ok();

@@ -74,6 +74,8 @@ struct Sums {
     resident: u64,
     dirty: u64,
     charged: BTreeMap<AccountId, Amounts>,
+    /// Whether a page may be written that was handed to a checkpoint: its moment has not come, or never will.
+    may_write_held: bool,
 }
 
 impl Sums {
@@ -206,7 +208,11 @@ impl Server {
     /// # Errors
     /// [`Broken`]: the first thing found that does not hold.
     pub fn check(&self, world: &impl World) -> Result<(), Broken> {
-        let mut sums = Sums::default();
+        let mut sums = Sums {
+            may_write_held: self.checkpoint.is_freezing()
+                || self.checkpoint.last_result().is_some_and(|is| is.is_err()),
+            ..Sums::default()
+        };
         let (mut all, mut users) = (Cached::default(), BTreeMap::<AccountId, Cached>::new());
         for (id, object) in self.objects.iter() {
             check_object(world, object, &mut sums)?;
@@ -312,7 +318,13 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
                     "a page outside of its object",
                     address,
                 )?;
-                check_page(world, object, entry, slot.dirty.has(index), address)?;
+                check_page(
+                    world,
+                    object,
+                    entry,
+                    (slot.dirty.has(index), sums.may_write_held),
+                    address,
+                )?;
             }
         }
     }
@@ -340,13 +352,26 @@ fn check_object(world: &impl World, object: &Object, sums: &mut Sums) -> Result<
     Ok(())
 }
 
-fn check_page<W: World>(world: &W, object: &Object, entry: PageEntry, dirty: bool, address: u64) -> Result<(), Broken> {
+fn check_page<W: World>(
+    world: &W,
+    object: &Object,
+    entry: PageEntry,
+    (dirty, may_write_held): (bool, bool),
+    address: u64,
+) -> Result<(), Broken> {
     let references = world.frame_references(entry.frame);
     ensure(references > 0, "a page whose frame is free", address)?;
     if entry.write_withheld || !entry.limits.contains(Rights::W) {
         return Ok(());
     }
-    ensure(references == 1, "a page that can be written and is shared", address)?;
+    let is_held = world.frame_is_held(entry.frame);
+    ensure(
+        may_write_held || !is_held,
+        "a page that can be written and is on its way to the disk",
+        address,
+    )?;
+    let others = references - u32::from(is_held);
+    ensure(others == 1, "a page that can be written and is shared", address)?;
     ensure(
         dirty || !object.is_persistent(),
         "a page that can be written and is not known to be dirty",

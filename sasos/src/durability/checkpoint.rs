@@ -384,20 +384,27 @@ impl Server {
     pub(crate) fn thaw<W: World>(&mut self, world: &mut W, pages: &[DirtyPage], failed: bool) {
         self.budget.spend(COST_LET_GO.times(pages.len() as u64));
         for page in pages {
-            self.let_go(world, page, failed);
+            if let Some(frame) = self.come_back(world, page, failed) {
+                world.frame_release(frame);
+            }
         }
     }
 
-    /// Takes a frame back from the store.
+    /// Takes the frame of a page of a checkpoint back from the store.
     pub(crate) fn let_go<W: World>(&mut self, world: &mut W, page: &DirtyPage, failed: bool) {
+        if let Some(frame) = self.come_back(world, page, failed) {
+            world.frame_let_go(frame);
+        }
+    }
+
+    /// A page was written, or is dirty again: its frame.
+    fn come_back<W: World>(&mut self, world: &W, page: &DirtyPage, failed: bool) -> Option<Frame> {
         if failed {
             self.dirty_again(world, page);
         } else {
             self.pager.queues.arrived(page.frame.0, page.base + page.page * PAGE);
         }
-        if let Some(frame) = world.frame_found(page.frame.0) {
-            world.frame_release(frame);
-        }
+        world.frame_found(page.frame.0)
     }
 
     /// A page that was to be written and was not. The store has promised it space again.

@@ -4,10 +4,11 @@
 //! *phase of freezing* goes over many events ([`crate::Event::Poll`], asked for by [`Server::is_unfinished`]), and its end
 //! is the moment that the checkpoint holds. Frozen pages must not differ from it:
 //!
-//! * a page that is frozen has writing withheld, and a thread that writes it waits for the end of the phase, as does one that would make
-//!   another page of a persistent object dirty, so that there is an end;
+//! * a page that is frozen has writing withheld. A thread that writes it first freezes some others, as does one that makes another page of a
+//!   persistent object dirty, so that there is an end; then the page is dirty again, and frozen once more (decision 0205);
 //! * a page that is not frozen yet may be written: it is frozen later, as it is then;
-//! * calls that drop or replace pages of objects, or change their limits, wait for the end of the phase.
+//! * calls that drop or replace pages of objects, or change their limits, wait for the end of the phase, and so does a write to a frozen page whose
+//!   frame a clone has, too, or another page.
 //!
 //! Threads that do none of this are not stopped (decision 0034).
 //!
@@ -18,7 +19,7 @@ use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Failure, Store};
 
 use crate::{
-    Server, World,
+    Server, Step, Stop, World,
     accounts::Resource,
     directory::object::{ObjectId, PageAt, Which},
     durability::checkpoint::{Running, error_of},
@@ -94,6 +95,23 @@ impl Server {
         } else if self.checkpoint.is_letting_go() {
             self.let_go_piece(world);
         }
+    }
+
+    /// A piece of freezing is the price of a write meanwhile. It freezes two pages at least, where there are so many, and one becomes dirty: so
+    /// the phase ends, however much is written.
+    ///
+    /// # Errors
+    /// [`Stop::Again`]: less was done.
+    pub(crate) fn pay_for_freezing<W: World>(&mut self, world: &mut W) -> Step<()> {
+        if self.checkpoint.polling {
+            return Err(Stop::Wait(Key::Checkpoint));
+        }
+        let before = self.pager.dirty;
+        self.checkpoint_piece(world);
+        if self.checkpoint.is_freezing() && before > 0 && self.pager.dirty + 2 > before {
+            return Err(Stop::Again);
+        }
+        Ok(())
     }
 
     fn freeze_piece<W: World>(&mut self, world: &mut W, mut freezing: Freezing) {
@@ -214,7 +232,8 @@ impl Server {
     }
 
     /// Freezes up to `most` dirty pages of an object in a range of addresses and hands them over: the store gets a
-    /// reference on each frame, and the next write to it makes a copy. If the caller goes on in further events (`goes_on`), it ends when the budget is used up.
+    /// reference on each frame, and the next write to it makes a copy. A piece of a checkpoint, which goes on in further events (`goes_on`), ends when the budget is
+    /// used up, and holds the frames.
     ///
     /// # Errors
     /// That of `hand_over`; the page that it did not take is dirty as before.
@@ -250,12 +269,22 @@ impl Server {
                     frame: store_frame(entry.frame),
                     flags: to_flags(entry.limits),
                 };
-                result = hand_over(&mut self.store, page);
-                if result.is_err() {
-                    break;
+                if goes_on && world.frame_is_held(entry.frame) {
+                    // It was written behind its freezing, and stands in the list.
+                    self.store.unreserve(page.base, page.page);
+                } else {
+                    result = hand_over(&mut self.store, page);
+                    if result.is_err() {
+                        break;
+                    }
+                    // With a hold it can be told from a frame that several have.
+                    if goes_on && world.frame_references(entry.frame) == 1 {
+                        world.frame_hold(entry.frame);
+                    } else {
+                        world.frame_share(entry.frame);
+                    }
                 }
                 taken_away |= withhold(world, place.leaf, place.index);
-                world.frame_share(entry.frame);
             }
             object.slots.touch(place.slot).dirty.clear(place.index);
             object.dirty -= 1;

@@ -499,7 +499,7 @@ impl Server {
         let object = self.objects.get(place.id);
         let persistent = object.is_persistent();
         if persistent && access == Access::Write {
-            self.may_get_dirty(world, place.id)?;
+            self.may_write(world, place.id)?;
         }
         let object = self.objects.get(place.id);
         let limits = if persistent && !object.is_complete() {
@@ -559,9 +559,22 @@ impl Server {
     fn unshare<W: World>(&mut self, world: &mut W, place: Place, entry: PageEntry) -> Step<()> {
         let persistent = self.objects.get(place.id).is_persistent();
         if persistent {
-            self.may_get_dirty(world, place.id)?;
+            self.may_write(world, place.id)?;
         }
-        if world.frame_references(entry.frame) == 1 {
+        let references = world.frame_references(entry.frame);
+        if persistent && references > 1 && self.checkpoint.is_freezing() {
+            // Only the list of frozen pages and this page have the frame: it is frozen once more, as it is then.
+            let is_frozen = references == 2 && world.frame_is_held(entry.frame);
+            let object = self.objects.get(place.id);
+            let (base, page) = (object.base(), object.page_of(place.address));
+            if !is_frozen || self.store.reserve_stored(world, base, page).is_err() {
+                return Err(Stop::Wait(Key::Checkpoint));
+            }
+            self.note_dirty(place.id, place.slot, place.index);
+            world.leaf_set(place.leaf, place.index, Some(PageEntry::new(entry.frame, entry.limits)));
+            return Ok(());
+        }
+        if references == 1 {
             if persistent {
                 self.mark_dirty(world, place)?;
             }
@@ -588,17 +601,32 @@ impl Server {
         Ok(())
     }
 
-    /// While dirty pages are being frozen no other one becomes dirty, and none that is frozen changes. An account that has as
-    /// many dirty pages as it may, and a program that has used up its part of this round, waits for a checkpoint, which is asked for now.
+    /// Whether a page may become dirty by a write. While dirty pages are being frozen, the writer first freezes more of them than it makes dirty.
+    ///
+    /// # Errors
+    /// As [`Self::may_get_dirty`].
+    fn may_write<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
+        if self.checkpoint.is_freezing() {
+            self.pay_for_freezing(world)?;
+        }
+        self.has_dirt_left(world, id)
+    }
+
+    /// The same of a page that gets another frame, which waits for the end of freezing.
     ///
     /// # Errors
     /// The need to wait; [`Error::DiskError`] if the last checkpoint has failed and the account cannot get rid of its dirt.
     pub(crate) fn may_get_dirty<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
-        // The program whose thread writes has a part, whoever pays for the object.
-        let is_left = self.ledger.is_part_left(self.account_of(self.current), self.programs);
         if self.checkpoint.is_freezing() {
             return Err(Stop::Wait(Key::Checkpoint));
         }
+        self.has_dirt_left(world, id)
+    }
+
+    /// An account that has as many dirty pages as it may, and a program that has used up its part of this round, waits for a checkpoint, which is asked for now.
+    fn has_dirt_left<W: World>(&mut self, world: &mut W, id: ObjectId) -> Step<()> {
+        // The program whose thread writes has a part, whoever pays for the object.
+        let is_left = self.ledger.is_part_left(self.account_of(self.current), self.programs);
         let payer = self.objects.get(id).account;
         if is_left && self.ledger.left(payer, Resource::Dirty) > 0 {
             return Ok(());

@@ -730,6 +730,8 @@ fn a_fault_waits_for_the_checkpoint_that_runs_now() {
     // Too much for a sync.
     system.call(first, Call::PageFlush, &[object, 40]).unwrap();
     fill(&mut system);
+    // Who writes a frame that somebody else has, too, waits while pages are frozen.
+    system.call(first, Call::ObjClone, &[object]).unwrap();
     system.server.checkpoint_request(&mut system.platform);
     assert_eq!(system.try_touch(first, object, Touch::Write), Ok(None));
     assert!(!system.is_able(first), "it waits");

@@ -314,6 +314,8 @@ fn measure_modules(built: &build::Built, clock: Clock, tell: &dyn Fn(&str)) -> R
 /// The size of the disk for the rows `disk-…`, with room for the objects of all, and pages of the data that they read.
 const DISK_BYTES: u64 = 1 << 30;
 const DISK_PAGES: u64 = 16_384;
+/// The memory for the rows `writer-wait…`.
+const WRITER_MEMORY: u64 = 1 << 30;
 
 /// The rows of the disk: with data that no start has read yet. In instructions only, for the host's own cache would decide about times.
 fn measure_disk(
@@ -350,6 +352,15 @@ fn measure_disk(
         // Behind these an object with many dirty pages is deleted.
         &["disk-sync-1", "disk-sync-256"],
     ];
+    let mut output = measure_disk_rows(&machine, &programs, rows, tell)?;
+    // A hundred MiB of dirty pages are more than the memory of the others has room for.
+    machine.memory = WRITER_MEMORY;
+    output += &measure_disk_rows(&machine, &[&["writer-wait", "writer-wait-1m"]], rows, tell)?;
+    Ok(output)
+}
+
+/// Those of the rows that are wanted, each list by a program of its own.
+fn measure_disk_rows(machine: &Machine, programs: &[&[&str]], rows: &[String], tell: &dyn Fn(&str)) -> Result<String> {
     let lines: Vec<String> = programs
         .iter()
         .map(|names| {
@@ -360,8 +371,11 @@ fn measure_disk(
         })
         .filter(|line| line != "micro")
         .collect();
+    if lines.is_empty() {
+        return Ok(String::new());
+    }
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    measure_here(&machine, &lines, tell)
+    measure_here(machine, &lines, tell)
 }
 
 /// The rows `start-…`: how many objects the disk has beside the system's own, and its size.

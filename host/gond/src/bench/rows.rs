@@ -152,6 +152,8 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("disk-sync-256", Some(Bound::Instructions(7_812)), Some("disk-sync-256")),
     ("disk-objects-1k", None, None),
     ("disk-objects-16k", Some(Bound::Times(2, "disk-objects-1k")), None),
+    ("writer-wait", Some(Bound::Instructions(300_000)), None),
+    ("writer-wait-1m", Some(Bound::Instructions(300_000)), None),
     ("longest-interrupts-off", Some(Bound::Instructions(20_000)), None),
     ("longest-task-end", Some(Bound::Instructions(20_000)), None),
     ("longest-delete-semaphores", Some(Bound::Instructions(20_000)), None),
@@ -264,7 +266,7 @@ pub enum Meter {
 /// The meters of rows, by how the rows' names begin; `micro` measures the others.
 const METERS: &[(Meter, &[&str])] = &[
     (Meter::Scale, &["scale-"]),
-    (Meter::Disk, &["disk-"]),
+    (Meter::Disk, &["disk-", "writer-"]),
     (Meter::Start, &["start-"]),
     (Meter::Oo1, &["oo1-"]),
     (Meter::Modules, &["module-", "static-start-"]),
@@ -468,7 +470,9 @@ mod tests {
     fn rows_of_the_disk_have_peers_and_their_ways_are_known() {
         let peers = std::fs::read_to_string(crate::place::root().unwrap().join("bench/linux/disk.c")).unwrap();
         let of_disk = KNOWN.iter().filter(|(name, ..)| Meter::of(name) == Meter::Disk);
-        for (name, _, peer) in of_disk.filter(|(name, ..)| !name.starts_with("disk-objects-")) {
+        for (name, _, peer) in
+            of_disk.filter(|(name, ..)| name.starts_with("disk-") && !name.starts_with("disk-objects-"))
+        {
             assert_eq!(*peer, Some(*name));
             assert!(peers.contains(&format!("{{\"{name}\", ")), "{name}");
         }

@@ -502,6 +502,9 @@ impl Tree {
         let start = at.frame + (page - at.page()) as u32;
         if let Some(there) = self.find(space, below, page) {
             debug_assert!(self.get(there).kind() == Kind::Part, "another mapping within one");
+            if self.get(there).marks & FINISHED != 0 {
+                self.set_active(there);
+            }
             return there;
         }
         let mut made = Node::new(Kind::Part, below, space, page, start, rights);
@@ -604,6 +607,17 @@ impl Tree {
         let first = self.get_mut(parent).ring_mut(kind).done;
         let first = self.join(node, first);
         self.get_mut(parent).ring_mut(kind).done = first;
+    }
+
+    /// Something will hang below a part that an operation is done with: there is to be visited again.
+    #[cold]
+    fn set_active(&mut self, part: u32) {
+        let place = self.get(part).place();
+        self.unhang(part, place);
+        let (next, prev) = self.put_first(part, place.parent, place.kind);
+        let at = self.get_mut(part);
+        (at.next, at.prev) = (next, prev);
+        at.marks &= !FINISHED;
     }
 
     /// The next kid that the operation of a node's `op` has to visit.
