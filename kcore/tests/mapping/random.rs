@@ -277,6 +277,24 @@ fn a_grant_of_ports_meets_a_part_that_it_was_done_with() {
     run(&ops, 60_000, false);
 }
 
+/// The same with pages, where a map of others into the same slot goes on meanwhile.
+#[test]
+fn a_grant_of_pages_meets_a_part_that_it_was_done_with() {
+    let give = |how, base, log2, to| Op::Give {
+        how,
+        from: 0,
+        source: memory(base, log2, Rights::R),
+        to,
+        window: memory(0, log2, Rights::R),
+    };
+    let ops = [
+        give(How::Grant, 0x4_0000, 12, 1),
+        give(How::Map, 0x4_0200, 17, 1),
+        give(How::Grant, 0x4_0208, 13, 2),
+    ];
+    run_with(&stretch_samples(), &ops, 460, true);
+}
+
 /// Operations of a long sequence: `MAPPING_OPERATIONS` asks for more, or fewer.
 fn operations() -> usize {
     let asked = std::env::var("MAPPING_OPERATIONS").ok();
