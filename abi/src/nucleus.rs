@@ -186,7 +186,7 @@ calls! {
     0x108 SpaceCreate space_create(quota, pager, handler, supervisor) -> "space", ""; "quota";
         "Makes an empty space below the caller's, with that much of the caller's quota (units of 64 bytes of kernel memory). Page faults of its threads become messages to the thread pager, other exceptions to the thread handler (0: such a thread ends). With a supervisor its threads can send to that thread only (0: to any).";
     0x109 SpaceDelete space_delete(space) -> "", ""; "above the space";
-        "Deletes a space with its threads, the spaces below it, and all that others have from it.";
+        "Deletes a space with its threads, the spaces below it, and all that others have from it. Once that has begun the space is given nothing, gives nothing, and makes neither spaces nor threads (BadArgument).";
     0x10a SpaceControl space_control(space, pager, handler, supervisor) -> "", ""; "above the space";
         "Names the space's pager, handler and supervisor anew.";
 

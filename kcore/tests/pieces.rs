@@ -668,3 +668,42 @@ fn a_thread_without_memory_for_its_buffer_costs_nothing() {
     rig.done(boss, Call::ThreadCreate, start);
     assert_eq!(rig.kernel.frames_free(), 0);
 }
+
+/// A space whose end has begun makes no more spaces and threads, or its threads could make them as fast as a piece takes them: its end would never come.
+#[test]
+fn a_space_that_makes_others_ends() {
+    for threads in [false, true] {
+        let mut rig = Rig::new();
+        let boss = rig.boss;
+        // The space's own thread comes last in the table.
+        let mates: Vec<ThreadId> = (0..32).map(|_| rig.mate()).collect();
+        let thread = rig.other();
+        let space = rig.last_space;
+        for mate in mates {
+            rig.done(boss, Call::ThreadDelete, [mate.0, 0, 0, 0, 0, 0]);
+        }
+        let (make, limit) = if threads {
+            ([0, 0x40_0000, 0x50_0000, 0, 3, 0], 16)
+        } else {
+            ([64, 0, 0, 0, 0, 0], 4)
+        };
+        let call = if threads { Call::ThreadCreate } else { Call::SpaceCreate };
+        for _ in 0..limit {
+            rig.begin(thread, call, make).expect("an answer").expect("it is made");
+        }
+        let mut answer = rig.begin(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
+        for pieces in 1.. {
+            if answer.is_some() {
+                break;
+            }
+            assert!(pieces < 40, "it never ends");
+            for _ in 0..limit {
+                if rig.kernel.threads().find(thread).is_some() {
+                    rig.begin(thread, call, make);
+                }
+            }
+            answer = rig.go_on(boss);
+        }
+        assert_eq!(answer, Some(Ok((0, 0))));
+    }
+}

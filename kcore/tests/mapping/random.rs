@@ -114,11 +114,55 @@ fn op(quota: u32) -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Operations on small pages alone, one after another in two slots, as stretches of them go and come; and on spaces that end meanwhile.
+fn stretch_op(quota: u32) -> impl Strategy<Value = Op> {
+    let fpage = || {
+        let slots = prop::sample::select(vec![0u64, 512, 1 << 18, (1 << 18) + 512]);
+        let sizes = prop::sample::select(vec![12u8, 12, 13, 14, 15, 16, 16, 17, 21]);
+        (slots, 0..32u64, sizes, rights())
+            .prop_map(|(slot, page, log2, rights)| memory((slot + page) >> (log2 - 12) << (log2 - 12), log2, rights))
+    };
+    let how = prop::sample::select(vec![How::Map, How::Map, How::Map, How::Grant, How::Grant, How::Link]);
+    let flushed = prop::sample::select(vec![Rights::RWX, Rights::W, Rights::W, Rights::X, Rights::R]);
+    let own = prop::sample::select(vec![Own::Kept, Own::Kept, Own::Too]);
+    prop_oneof![
+        20 => (how, 0..SPACES, (fpage(), fpage()), 0..SPACES).prop_map(|(how, from, (source, window), to)| Op::Give {
+            how,
+            from,
+            source,
+            to,
+            window,
+        }),
+        6 => (0..SPACES, fpage(), flushed, own).prop_map(|(space, what, rights, own)| Op::Flush {
+            space,
+            what,
+            rights,
+            own,
+        }),
+        2 => (1..SPACES).prop_map(|space| Op::Destroy { space }),
+        2 => (0..SPACES, 0..=quota).prop_map(|(creator, quota)| Op::Create { creator, quota }),
+    ]
+}
+
+/// All pages that [`stretch_op`] names.
+fn stretch_samples() -> Vec<u64> {
+    let slots = [0u64, 512, 1 << 18, (1 << 18) + 512];
+    slots
+        .iter()
+        .flat_map(|slot| (0..32).map(move |page| slot + page))
+        .collect()
+}
+
 /// Does all, each until it is finished; between the calls of one that is long, the next ones.
 fn run(ops: &[Op], quota: u32, tight: bool) {
-    let mut world = World::new(&FRAMES, &samples(), 1 << 22);
+    run_with(&samples(), ops, quota, tight);
+}
+
+/// The same, of which these pages are compared.
+fn run_with(samples: &[u64], ops: &[Op], quota: u32, tight: bool) {
+    let mut world = World::new(&FRAMES, samples, 1 << 22);
     world.tight = tight;
-    let real = samples()
+    let real = samples
         .iter()
         .filter(|&&page| world.translate(0, page).is_some())
         .count();
@@ -233,6 +277,24 @@ fn a_grant_of_ports_meets_a_part_that_it_was_done_with() {
     run(&ops, 60_000, false);
 }
 
+/// The same with pages, where a map of others into the same slot goes on meanwhile.
+#[test]
+fn a_grant_of_pages_meets_a_part_that_it_was_done_with() {
+    let give = |how, base, log2, to| Op::Give {
+        how,
+        from: 0,
+        source: memory(base, log2, Rights::R),
+        to,
+        window: memory(0, log2, Rights::R),
+    };
+    let ops = [
+        give(How::Grant, 0x4_0000, 12, 1),
+        give(How::Map, 0x4_0200, 17, 1),
+        give(How::Grant, 0x4_0208, 13, 2),
+    ];
+    run_with(&stretch_samples(), &ops, 460, true);
+}
+
 /// Operations of a long sequence: `MAPPING_OPERATIONS` asks for more, or fewer.
 fn operations() -> usize {
     let asked = std::env::var("MAPPING_OPERATIONS").ok();
@@ -269,6 +331,18 @@ proptest! {
     #[test]
     fn small_quotas_refuse_and_lose_nothing(ops in prop::collection::vec(op(400), 1..60), quota in 200u32..1500) {
         run(&ops, quota, true);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn stretches_come_and_go_as_the_model_says(
+        ops in prop::collection::vec(stretch_op(2_000), 1..80),
+        quota in prop::sample::select(vec![460u32, 520, 600, 4_000]),
+    ) {
+        run_with(&stretch_samples(), &ops, quota, quota < 1_000);
     }
 }
 

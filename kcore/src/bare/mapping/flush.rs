@@ -16,10 +16,7 @@ use super::{
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{
-        Fit, encode_mapping, fit_of, is_exact_page, is_large, is_linked, is_present, mapping_rights,
-        with_mapping_rights,
-    },
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
 /// The extent of a flush.
@@ -182,10 +179,9 @@ impl<H: Hardware> Work<'_, H> {
         if !is_part || at & (pages(1) - 1) != 0 {
             return false;
         }
-        let (table, _) = self.walk(space, at, 0).places[0];
-        let is_part = |entry: u64| is_present(entry) && !is_exact_page(entry);
-        let entries = self.hardware.table(table).iter();
-        entries.map(|entry| entry.load(Relaxed)).all(is_part)
+        // With the first page that is no part comes a table of nodes, and none of those parts comes back whose place it took.
+        let walk = self.walk(space, at, 0);
+        self.nodes_of(&walk).is_none() && self.entries_of(&walk) == pages(1)
     }
 
     /// Takes rights from all that link a slot of a space.
@@ -367,6 +363,7 @@ impl<H: Hardware> Work<'_, H> {
                 break;
             }
             self.mapping.tree.remove(node);
+            self.budget -= UNIT;
             node = parent;
         }
         node
@@ -379,7 +376,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.sigma0 != Some(at.space()) || !at.is_bare() || matches!(at.kind(), Kind::Table | Kind::Link) {
             return;
         }
-        self.budget -= 2 * UNIT;
+        self.budget -= UNIT;
         let (mut root, mut around) = (node, [None; 2]);
         while self.mapping.tree.get(root).kind() == Kind::Part {
             root = self.mapping.tree.get(root).parent;
@@ -389,6 +386,7 @@ impl<H: Hardware> Work<'_, H> {
         if u64::from(live) == span(self.mapping.tree.get(root)) {
             return;
         }
+        self.budget -= 2 * UNIT;
         let back = if is_port(at.page()) && root == node {
             self.set_ports(at.space(), at.page(), span(&at), true);
             span(&at) as u32 - live

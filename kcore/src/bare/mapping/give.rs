@@ -241,12 +241,7 @@ impl<H: Hardware> Work<'_, H> {
     /// be paid.
     fn place_piece(&mut self, piece: &Piece, parent: u32, depth: u8, frame: u32, rights: Rights) -> Result<(), Error> {
         let &Piece { to, target, level, .. } = piece;
-        self.ensure_page(to, target, level)?;
-        let paid = self.charge(to, NODE_UNITS[usize::from(level)]);
-        if paid.is_err() {
-            self.prune(to, target);
-            return paid;
-        }
+        self.pay_page(to, target, level)?;
         let mut made = Node::new(Kind::Page, level, to, target, frame, rights);
         made.depth = depth;
         self.place_node(made, parent);

@@ -57,7 +57,6 @@ pub use fpage::{Fpage, Resource};
 pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
 use runs::{pages_for, steps_of};
 use short::Recent;
-use space::NOBODY;
 use tables::{Batch, Work};
 use tree::Tree;
 
@@ -223,13 +222,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         })
     }
 
-    /// A space at or below this one that created no others.
-    pub(in crate::bare) fn lowest_below(&self, mut space: SpaceId) -> SpaceId {
-        let created = |space| self.half.mapping.get(space).map(|found| found.created);
-        while let Some(youngest) = created(space).filter(|&created| created != NOBODY) {
-            space = SpaceId(u32::from(youngest));
-        }
-        space
+    /// The destruction of a space, which is free, begins or goes on: with one at or below it that created no others. Nothing is given to those on the way there
+    /// from now on, and they make neither spaces nor threads.
+    pub(in crate::bare) fn first_to_go(&mut self, space: SpaceId) -> SpaceId {
+        SpaceId(u32::from(self.work(&Going::default()).first_to_go(space.0 as u16)))
     }
 
     /// Gives an fpage of `from` to `to`, which agrees by the window it names; where it lands says
@@ -342,13 +338,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         // Of a page that the general way has begun each piece would look at the same kids again.
         let is_begun = !is_all && going.position.visit != Visit::NONE;
         if what.resource() == Resource::Memory && own == Own::Kept && !is_begun {
-            let wanted = (end - at).min(pages_for(going.left));
-            let (ran, taken) = if is_all {
-                self.flush_run(number, at, (wanted, count))
-            } else {
-                self.lower_run(number, at, (wanted, count), rights)
-            };
-            going.spend(steps_of(ran + taken));
+            let ran = self.take_run((number, at), (end - at, count), rights, &mut going.left);
             if !is_all && ran == 0 {
                 // So the general way begins.
                 going.left = going.left.max(UNIT);
@@ -375,9 +365,12 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Charges a free space for kernel memory that holds none of its mappings: its threads. Others pay nothing.
     ///
     /// # Errors
-    /// [`Error::LimitReached`]: the space's quota is used up.
+    /// [`Error::LimitReached`]: the space's quota is used up. [`Error::BadArgument`]: its destruction has begun.
     pub(in crate::bare) fn lodge(&mut self, space: SpaceId, units: u32) -> Result<(), Error> {
         if let Some(record) = self.half.mapping.get_mut(space) {
+            if record.dying {
+                return Err(Error::BadArgument);
+            }
             if units > record.quota - record.used {
                 return Err(Error::LimitReached);
             }

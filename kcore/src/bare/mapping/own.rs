@@ -8,7 +8,7 @@ use super::{NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, tables::Work, tree::pag
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{is_exact_page, is_present, table_entries},
+    paging::{is_exact_page, is_present},
 };
 
 /// Steps of a stretch beside its pages: its search, its counts, the tables that may go with its last page.
@@ -23,8 +23,7 @@ impl<H: Hardware> Work<'_, H> {
         let walk = self.walk(space, at, 0);
         let Some(nodes) = self.nodes_of(&walk) else { return at };
         let (table, first) = walk.places[0];
-        let leading = self.hardware.table(walk.places[1].0)[walk.places[1].1].load(Relaxed);
-        let entries = table_entries(leading);
+        let entries = self.entries_of(&walk);
         let mut index = first;
         let stop = (end - at).min(pages(1) - first as u64) as usize + first;
         let mut taken = 0;

@@ -1,4 +1,4 @@
-//! Runs of small pages that are given: several pages of 4 KiB, one after another, with what they have in common done once. A page in the place of
+//! Runs of small pages that are given, or taken: several pages of 4 KiB, one after another, with what they have in common done once. A page in the place of
 //! another one is among them. Counted in instructions (`map-8`, `map-replace`).
 //!
 //! A run ends at the first page that is another case; what it did stays, and the slow path goes on from there.
@@ -112,14 +112,62 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// How many pages from this one on a giver's table of small pages does not have, of so many.
     #[inline(never)]
-    fn absent(&mut self, (from, source): (u16, u64), count: u64) -> u64 {
-        if !self.with_source(from, source) {
-            return 0;
+    fn absent(&mut self, from: (u16, u64), count: u64) -> u64 {
+        match self.alike(from, count) {
+            (false, absent) => absent,
+            (true, _) => 0,
         }
-        let entries = &self.hardware.table(self.half.mapping.recent.source.table)[usize::from(index(source, 0))..];
-        let most = entries.len().min(count as usize);
-        let is_absent = |entry: &&AtomicU64| !is_present(entry.load(Relaxed));
-        entries[..most].iter().take_while(is_absent).count() as u64
+    }
+
+    /// Whether a space has a page, and how many from this one on, of so many, are like it. Of those without a table of small pages that is not known.
+    #[inline(always)]
+    fn alike(&mut self, (space, page): (u16, u64), count: u64) -> (bool, u64) {
+        if !self.with_source(space, page) {
+            return (true, count);
+        }
+        let entries = &self.hardware.table(self.half.mapping.recent.source.table)[usize::from(index(page, 0))..];
+        let is_there = |entry: &AtomicU64| is_present(entry.load(Relaxed));
+        let (first, most) = (is_there(&entries[0]), entries.len().min(count as usize));
+        let is_alike = |entry: &&AtomicU64| is_there(entry) == first;
+        (first, entries[..most].iter().take_while(is_alike).count() as u64)
+    }
+
+    /// Takes rights to pages, of an fpage of so many, from all who have them from `space`, until the steps are spent: how many, with those that it does not
+    /// have.
+    pub(super) fn take_run(
+        &mut self,
+        (space, first): (u16, u64),
+        (wanted, count): (u64, u64),
+        rights: Rights,
+        steps: &mut i32,
+    ) -> u64 {
+        let mut done = 0;
+        while done < wanted && *steps > 0 {
+            let (at, left) = (first + done, wanted - done);
+            // A slot is taken as a large page.
+            let absent = if count < pages(1) {
+                self.absent((space, at), left.min(absent_for(*steps)))
+            } else {
+                0
+            };
+            if absent > 0 {
+                *steps -= steps_of_absent(absent);
+                done += absent;
+                continue;
+            }
+            let (_, length) = self.alike((space, at), left.min(pages_for(*steps)));
+            let (ran, taken) = if rights == Rights::RWX {
+                self.flush_run(space, at, (length, count))
+            } else {
+                self.lower_run(space, at, (length, count), rights)
+            };
+            *steps -= steps_of(ran + taken);
+            done += ran;
+            if ran < length {
+                break;
+            }
+        }
+        done
     }
 
     /// The same of small pages within a slot of both, to where nothing is.

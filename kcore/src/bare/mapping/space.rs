@@ -113,8 +113,7 @@ impl<H: Hardware> Work<'_, H> {
                     return Err(Error::BadArgument);
                 }
                 self.mapping.tree.reserve(1)?;
-                self.ensure_page(space, frame, level)?;
-                self.charge(space, NODE_UNITS[usize::from(level)])?;
+                self.pay_page(space, frame, level)?;
                 let node = Node::new(Kind::Page, level, space, frame, frame as u32, rights);
                 self.place_node(node, NONE);
                 frame += pages(level);

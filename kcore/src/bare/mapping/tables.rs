@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{Error, Rights};
 
 use super::{
-    FreeSpace, Mapping, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
+    FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
     tree::{Key, Kind, Node, pages},
 };
 use crate::{
@@ -319,6 +319,11 @@ impl<H: Hardware> Work<'_, H> {
         (walk.level == 0).then(|| self.frames.beside(walk.places[0].0))?
     }
 
+    /// Entries of the lowest table of a walk.
+    pub fn entries_of(&self, walk: &Walk) -> u64 {
+        table_entries(self.place(walk, 1).load(Relaxed))
+    }
+
     /// Makes the tables for a page of the space's own: those that lead to its entry, and that of the nodes of small ones.
     pub fn ensure_page(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
         self.ensure_table(space, page, level)?;
@@ -339,6 +344,16 @@ impl<H: Hardware> Work<'_, H> {
             Err(_) => self.prune(space, page),
         }
         taken.map(|_| ())
+    }
+
+    /// The same, and charges the space for the page's node. No empty table stays if it cannot pay.
+    pub fn pay_page(&mut self, space: u16, page: u64, level: u8) -> Result<(), Error> {
+        self.ensure_page(space, page, level)?;
+        let paid = self.charge(space, NODE_UNITS[usize::from(level)]);
+        if paid.is_err() {
+            self.prune(space, page);
+        }
+        paid
     }
 
     /// The word that names the node of a small page.

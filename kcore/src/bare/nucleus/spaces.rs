@@ -194,7 +194,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// One piece of a space's deletion: from the spaces that have none below them upwards, threads first.
     pub(super) fn bare_space_delete(&mut self, caller: SpaceId, id: u64) -> Result<Progress, Error> {
         let target = self.space_below(caller, id)?;
-        let space = self.lowest_below(target);
+        let space = self.first_to_go(target);
         if self.half.nucleus.part(space).is_some_and(|part| part.threads > 0) {
             self.delete_threads_of(space);
             return Ok(Progress::More);
