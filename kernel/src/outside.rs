@@ -425,6 +425,8 @@ impl System<Outside> {
         if kernel.should_preempt() {
             kernel.yield_current();
         }
+        // What it has left to do is known only now.
+        self.poll_soon();
     }
 
     /// A call of the server that is about the event or about devices. `None`: the server does not go on.

@@ -333,7 +333,7 @@ impl<S: Supervisor> System<S> {
     }
 
     /// Sees to it that what is left for the server to do is done soon, busy as the processor may be.
-    fn poll_soon(&mut self) {
+    pub fn poll_soon(&mut self) {
         if self.is_poll_wanted() {
             // Interrupts have their turn first, also where nobody else runs.
             self.unfinished = true;

@@ -355,7 +355,7 @@ fn measure_disk(
     // A hundred MiB of dirty pages are more than the memory of the others has room for.
     machine.memory = WRITER_MEMORY;
     output += &measure_disk_rows(&machine, &[&["writer-wait", "writer-wait-1m"]], rows, tell)?;
-    // A whole scan with the server outside takes minutes, and says nothing that the other rows do not.
+    // The rows `disk-read…` say what the server outside costs.
     if is_inside && (rows.is_empty() || rows.iter().any(|row| row.contains("-8x"))) {
         output += &measure_large(built, tell)?;
     }
