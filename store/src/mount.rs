@@ -344,7 +344,9 @@ pub(crate) fn find_superblocks(world: &mut impl World, mode: MountMode) -> Resul
     }
     let others = good.into_iter().map(|(_, superblock, checksum)| (superblock, checksum));
     let previous = { others }.find(|(other, _)| {
-        other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
+        other.generation + 1 == current.generation
+            && other.key == current.key
+            && other.geometry.is_like(&current.geometry)
     });
     Ok(Superblocks {
         current,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountError, MountMode,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, Identity, MountError, MountMode,
     MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, RollBackError, Snapshot,
     SnapshotError, SnapshotName, Stats, Store,
 };
@@ -118,7 +118,12 @@ impl Volume {
 
     /// Keeps the state as a snapshot, all changes included.
     pub fn keep(&mut self, name: SnapshotName) -> Result<()> {
-        let asked = self.store.keep_snapshot(name, now_ns());
+        self.keep_received(name, now_ns(), Identity::NONE)
+    }
+
+    /// The same for a snapshot of another image, with its time and identity.
+    pub fn keep_received(&mut self, name: SnapshotName, time: u64, identity: Identity) -> Result<()> {
+        let asked = self.store.keep_received(name, time, identity);
         self.end_snapshot(name, asked)
     }
 
