@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
     BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, Identity, MountError, MountMode,
-    MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, RollBackError, Snapshot,
-    SnapshotError, SnapshotName, Stats, Store,
+    MountReport, ObjectRecord, PageFlags, PageLookup, Pages, Plan, PutError, Random, ReadStart, RollBackError,
+    Snapshot, SnapshotError, SnapshotName, Stats, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -294,9 +294,20 @@ impl Volume {
                 } if (b, p) == (base, page) => {
                     let content = Box::new(*self.world.bytes(frame));
                     self.world.free(frame);
-                    return Ok(Page {
-                        content: Some(content),
-                        limits: Some(flags),
+                    // Where the map had to be read first, a page that was never written comes as zeroes.
+                    return Ok(match self.store.page_flags(&self.world, base, page) {
+                        PageLookup::Absent => Page {
+                            content: None,
+                            limits: None,
+                        },
+                        PageLookup::Zero(limits) => Page {
+                            content: None,
+                            limits: Some(limits),
+                        },
+                        PageLookup::Stored(_) | PageLookup::Unknown => Page {
+                            content: Some(content),
+                            limits: Some(flags),
+                        },
                     });
                 }
                 Event::PageBad {
