@@ -305,3 +305,27 @@ fn sizes_that_cannot_be_are_refused_and_nothing_is_written() {
     assert_eq!(Store::grow(&mut world, GROUP - 4), Ok(GROUP - 4));
     assert_eq!(sound(&world.disk, GROUP - 4, None).1, GROUP - 4);
 }
+
+/// What has rotted among the bitmaps in their new place is made anew.
+#[test]
+fn bitmaps_in_their_new_place_are_rebuilt() {
+    let (medium, state) = sample(900);
+    let total = 3 * GROUP;
+    let at = grown(&medium, total);
+    let bitmaps: Vec<u64> = at.keys().copied().filter(|block| (900..912).contains(block)).collect();
+    assert!(bitmaps.len() > 3, "{bitmaps:?}");
+    let mut refused = 0;
+    for block in bitmaps {
+        let mut rotten = at.clone();
+        rotten.insert(block, [0x5a; BLOCK]);
+        let mut world = on(&rotten, total);
+        refused += u64::from(Store::mount(&mut world, MountMode::ReadWrite).is_err());
+        let mut world = on(&rotten, total);
+        let (mut store, plan) = Store::mount_for_repair(&mut world).expect("it can be repaired");
+        store.repair(&mut world, &plan).expect("it is repaired");
+        store.dismantle(&mut world);
+        assert_eq!(sound(&world.disk, total, None), (state.clone(), total));
+        sound(&world.disk, total, Some("before"));
+    }
+    assert!(refused > 0);
+}

@@ -1,32 +1,19 @@
-//! Streams: what is sent comes back, and whatever else is read ends in an error, not in a panic, and not in a large allocation.
+//! Streams: what is sent comes back, and whatever else is read ends in an error, not in a panic, and nobody asks for much at once.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use store::{
-    BLOCK, Identity, Named, ObjectRecord, PageFlags, PdxRecord, SnapshotName, StreamError, StreamHead, StreamItem,
-    StreamReader, StreamWriter,
+    BLOCK, Identity, Named, ObjectRecord, PageFlags, PdxRecord, SnapshotName, Source, StreamError, StreamHead,
+    StreamItem, StreamReader, StreamWriter,
 };
 
-/// The largest allocation.
-struct Watched;
+/// Bytes that notes how many were asked for at once.
+struct Asked<'a>(&'a [u8], &'a mut usize);
 
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: All is left to the system's allocator; a number is noted beside it.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: As above.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: As above.
-        unsafe { System.dealloc(pointer, layout) }
+impl Source for Asked<'_> {
+    fn fill(&mut self, bytes: &mut [u8]) -> usize {
+        *self.1 = bytes.len().max(*self.1);
+        self.0.fill(bytes)
     }
 }
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
 
 fn named(text: &str, low: u64) -> Named {
     Named {
@@ -104,7 +91,11 @@ fn stream(head: &StreamHead, items: &[StreamItem<'_>]) -> (Vec<u8>, Vec<usize>) 
 
 /// All that a stream says, up to its end.
 fn read(bytes: &[u8]) -> Result<usize, StreamError> {
-    let mut reader = StreamReader::new(bytes)?;
+    read_all(bytes)
+}
+
+fn read_all(source: impl Source) -> Result<usize, StreamError> {
+    let mut reader = StreamReader::new(source)?;
     let mut count = 0;
     loop {
         count += 1;
@@ -157,7 +148,26 @@ fn every_flipped_bit_and_every_cut_shows() {
         assert_eq!(read(&longer), Err(StreamError::Behind));
         assert_eq!(read(&[bytes.clone(), bytes].concat()), Err(StreamError::Behind));
     }
-    assert!(LARGEST.load(Ordering::Relaxed) < 1 << 20);
+}
+
+/// What a record says of its length is believed as far as one can be long.
+#[test]
+fn no_length_makes_a_reader_ask_for_more_than_a_record() {
+    let (bytes, ends) = stream(&head(true), &items(true));
+    for length in (0..32).map(|bit| 1_u32 << bit).chain([u32::MAX, 26_194, 26_195]) {
+        for at in core::iter::once(12).chain(ends[..ends.len() - 1].iter().map(|end| end + 4)) {
+            let mut bad = bytes.clone();
+            if bad[at..at + 4] == length.to_le_bytes() {
+                continue;
+            }
+            bad[at..at + 4].copy_from_slice(&length.to_le_bytes());
+            bad.resize(bad.len() + 30_000, 0);
+            let mut most = 0;
+            let outcome = read_all(Asked(&bad, &mut most));
+            assert_eq!(outcome, Err(StreamError::Damaged), "{length} {at}");
+            assert!(most <= 26_194, "{length} {at}: {most}");
+        }
+    }
 }
 
 #[test]

@@ -39,13 +39,17 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 pub fn grow(lock: &ImageLock, bytes: u64) -> Result<Option<u64>> {
     let path = lock.path();
     let total = bytes / PAGE;
-    let before = Volume::open(path)?.parts().0.stats().blocks;
+    let mut volume = Volume::open(path)?;
+    let before = volume.parts().0.stats().blocks;
     if before == total {
         return Ok(None);
     }
     if total < before {
         return Err(too_small(path, before * PAGE, bytes));
     }
+    // What a power cut has undone is made good here, and no start will tell it.
+    image::tell_undone(&mut volume);
+    drop(volume);
     let _job = Job::begin("growing the image");
     let file = OpenOptions::new().write(true).open(path);
     let file = file.with_context(|| format!("cannot write the disk image {}", path.display()))?;

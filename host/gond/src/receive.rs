@@ -184,7 +184,7 @@ fn apply<S: Source>(stream: &mut StreamReader<S>, volume: &mut Volume, commits: 
         if commits == Commits::Many && volume.pending() >= PENDING_MAX {
             volume.commit()?;
         }
-        job.step(&show_size(bytes));
+        job.step_on_terminal(&show_size(bytes));
     }
     let head = *stream.head();
     let (store, _) = volume.parts();

@@ -109,7 +109,7 @@ pub fn send(path: &Path, from: Option<&SnapshotName>, name: Option<&SnapshotName
     }
     let total = records[1].len();
     for (number, record) in records[1].iter().enumerate() {
-        job.step(&format!("{number} of {total} objects"));
+        job.step_on_terminal(&format!("{number} of {total} objects"));
         send_object(&mut sending, &mut now, before.as_mut(), record, &mut job)?;
     }
     sending.put(&StreamItem::End)?;
@@ -188,7 +188,7 @@ fn send_object(
             };
             sending.put(&item)?;
         }
-        job.step(&format!("{} pages of an object", found.len()));
+        job.step_on_terminal(&format!("{} pages of an object", found.len()));
         match found.last() {
             Some(&last) if found.len() == PIECE => from = last + 1,
             _ => break,

@@ -438,7 +438,7 @@ impl Volume {
         let (disk, before) = (self.path.display(), &self.before);
         anyhow!(
             "the disk {disk} has no room for this: {} of {} are free, of which {} are kept for changes and removals. {}Remove objects in the \
-             system ('rm'), or make a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
+             system ('rm'), or make the image larger ('./gond grow {disk} SIZE')",
             show_size(before.free * PAGE),
             show_size(before.blocks * PAGE),
             show_size(before.reserved.min(before.free) * PAGE),

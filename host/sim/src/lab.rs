@@ -148,8 +148,9 @@ pub struct Tally {
     pub states: u64,
     /// Cuts while a start recovered from the cut before.
     pub recovery_cuts: u64,
-    /// Times that the store grew, and cuts while it did.
+    /// Times that the store grew.
     pub growths: u64,
+    /// Cuts while it did.
     pub growth_cuts: u64,
     /// Checkpoints that were acknowledged.
     pub checkpoints: u64,

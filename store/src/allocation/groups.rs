@@ -283,11 +283,11 @@ impl Groups {
         self.open(group)?;
         let size = self.size(group);
         for (at, word) in words.take(WORDS).enumerate() {
-            if word & !self.usable_in(group, at) != 0 {
-                return Ok(false);
-            }
             if word == 0 {
                 continue;
+            }
+            if word & !self.usable_in(group, at) != 0 {
+                return Ok(false);
             }
             let (area, place) = (group / AREA, group % AREA);
             let Some(found) = self.areas.get_mut(area).and_then(|area| area.groups.get_mut(place)) else {
