@@ -57,11 +57,11 @@ struct Sending<'a, W> {
 impl<W: Write> Sending<'_, W> {
     fn put(&mut self, item: &StreamItem<'_>) -> Result<()> {
         let bytes = self.writer.item(item).map_err(|error| anyhow!("{error}"))?;
-        self.out.write_all(bytes).map_err(not_taken)
+        self.out.write_all(bytes).map_err(|error| not_taken(&error))
     }
 }
 
-fn not_taken(error: std::io::Error) -> anyhow::Error {
+fn not_taken(error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::BrokenPipe => anyhow!("the reader of the stream went away before its end: it has no whole stream"),
         _ => anyhow!("cannot write the stream: {error}"),
@@ -102,7 +102,7 @@ pub fn send(path: &Path, from: Option<&SnapshotName>, name: Option<&SnapshotName
         out,
     };
     let bytes = sending.writer.head(&head).map_err(|error| anyhow!("{error}"))?;
-    sending.out.write_all(bytes).map_err(not_taken)?;
+    sending.out.write_all(bytes).map_err(|error| not_taken(&error))?;
     let bases: BTreeSet<u64> = records[1].iter().map(|record| record.base).collect();
     for gone in records[0].iter().filter(|record| !bases.contains(&record.base)) {
         sending.put(&StreamItem::Delete(gone.base))?;
@@ -113,7 +113,7 @@ pub fn send(path: &Path, from: Option<&SnapshotName>, name: Option<&SnapshotName
         send_object(&mut sending, &mut now, before.as_mut(), record, &mut job)?;
     }
     sending.put(&StreamItem::End)?;
-    sending.out.flush().map_err(not_taken)
+    sending.out.flush().map_err(|error| not_taken(&error))
 }
 
 /// Refuses a state of which something is not known.

@@ -38,7 +38,6 @@ impl Driver {
                 Err(GrowError::Size(BadSize::TooLittle(_))) => {}
                 Err(GrowError::Mount(MountError::Disk | MountError::Recovery(Failure::Disk)))
                     if self.options.failing != 0 => {}
-                Err(GrowError::Mount(MountError::Recovery(Failure::DiskFull))) if self.options.failing != 0 => {}
                 Err(GrowError::Mount(
                     MountError::Memory | MountError::Recovery(Failure::Memory) | MountError::TooLarge { .. },
                 )) if self.options.memory => {}
