@@ -69,3 +69,41 @@ impl Store {
         Ok(before.total)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FormatOptions;
+    use crate::plain::PlainWorld;
+
+    /// What the two generations before need is not used for the first one of the new size, and neither is where it has its own bitmaps.
+    #[test]
+    fn the_bitmaps_of_before_are_held_while_a_store_grows() {
+        const GROUP: u64 = 32_768;
+        let mut world = PlainWorld::new(4 * GROUP);
+        let mut small = PlainWorld::new(900);
+        Store::format(&mut small, &FormatOptions::default()).expect("format");
+        world.disk.clone_from(&small.disk);
+        Store::grow(&mut world, 2 * GROUP).expect("it grows");
+        let found = find_superblocks(&mut world, MountMode::ReadOnly).expect("intact");
+        let before = found.current.geometry.among_data();
+        assert_eq!(before, 900..909);
+        let geometry = found.current.geometry.grown(4 * GROUP).expect("a size");
+        let checksums = Checksums::new(found.current.key, false).expect("heap");
+        let mut report = found.report().expect("heap");
+        let newest = (&found.current, found.previous.as_ref().map(|(previous, _)| previous));
+        let (mut allocation, _) =
+            load_for_growth(&mut world, &checksums, newest, geometry, &mut report).expect("it loads");
+        assert_eq!(allocation.held_blocks(), 9);
+        for _ in 0..3000 {
+            let block = allocation.alloc().expect("room");
+            assert!(!before.contains(&block) && geometry.is_data(block), "{block}");
+        }
+        // Two commits later they are as any others.
+        for region in 0..3 {
+            allocation.commit(region);
+        }
+        while allocation.release_some(0) {}
+        assert_eq!(allocation.alloc(), Some(before.start));
+    }
+}

@@ -270,6 +270,14 @@ fn the_generation_of_the_old_size_is_what_a_repair_falls_back_to() {
         }
         cut += 1;
     };
+    // The nine blocks where its bitmaps stood are held for it.
+    let held = |medium: &Medium| {
+        let mut world = on(medium, total);
+        let (store, _) = Store::mount(&mut world, MountMode::ReadOnly).expect("it opens");
+        store.stats().held
+    };
+    let all = grown(&medium, total);
+    assert_eq!(held(&disk), held(&all) + 9);
     let mut rotten = disk;
     for copy in [superblock & !1, superblock | 1] {
         rotten.insert(copy, [0x5a; BLOCK]);
