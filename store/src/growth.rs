@@ -100,10 +100,10 @@ mod tests {
             assert!(!before.contains(&block) && geometry.is_data(block), "{block}");
         }
         // Two commits later they are as any others.
-        for region in 0..3 {
-            allocation.commit(region);
-        }
-        while allocation.release_some(0) {}
-        assert_eq!(allocation.alloc(), Some(before.start));
+        let free = allocation.free_blocks();
+        allocation.commit(0);
+        assert_eq!((allocation.held_blocks(), allocation.free_blocks()), (9, free));
+        allocation.commit(1);
+        assert_eq!((allocation.held_blocks(), allocation.free_blocks()), (0, free + 9));
     }
 }
