@@ -19,6 +19,8 @@ use crate::heap::{NoHeap, zeroed};
 use crate::world::BLOCK;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Range;
+
 use bits::{Bits, WORD};
 use groups::{AREA_HEAP, GROUP_HEAP, Groups};
 use young::Young;
@@ -69,13 +71,19 @@ pub(crate) struct Allocation {
     marked: Option<usize>,
 }
 
+/// The bits of the bitmaps themselves, where they stand among the data.
+fn reserved(geometry: &Geometry) -> Range<u64> {
+    let blocks = geometry.among_data();
+    blocks.start - geometry.data_start()..blocks.end - geometry.data_start()
+}
+
 impl Allocation {
     /// With every data block free.
     pub(crate) fn new(geometry: Geometry, breaks: Breaks) -> Result<Self, NoHeap> {
         Ok(Self {
             geometry,
             breaks,
-            groups: Groups::new(geometry.total - geometry.data_start())?,
+            groups: Groups::new(geometry.total - geometry.data_start(), reserved(&geometry))?,
             hint: 0,
             freed_now: List::default(),
             freed_before: List::default(),

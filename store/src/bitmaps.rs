@@ -6,7 +6,7 @@ use crate::breaks::Breaks;
 use crate::checksum::Checksums;
 use crate::containers::push;
 use crate::event::{MountError, MountReport, Structure};
-use crate::geometry::{SUMS, region_of};
+use crate::geometry::{BITS, Geometry, SUMS, region_of};
 use crate::heap::{NoHeap, zeroed};
 use crate::snapshots::Snapshots;
 use crate::snapshots::loading::{OnLost, hold_snapshots_before, load_snapshots};
@@ -79,6 +79,10 @@ pub(crate) fn hold_before(
     if let Some(block) = hold_snapshots_before(world, checksums, previous, allocation, current)? {
         push(&mut report.damage, (Structure::Bitmap, block))?;
     }
+    // Its bitmaps may have stood where there are data now.
+    for block in previous.geometry.among_data() {
+        allocation.hold_block_before(block).map_err(no_heap)?;
+    }
     let held = each_bitmap(world, checksums, previous, |_, group, bytes| {
         allocation.load_before(group, bytes).map_err(no_heap)
     });
@@ -86,6 +90,38 @@ pub(crate) fn hold_before(
         Err(MountError::Damaged(structure, block)) => Ok(push(&mut report.damage, (structure, block))?),
         other => other,
     }
+}
+
+/// The allocator of a store as it will be when it has grown, in which no region of the disk has anything; held is what the newest two generations need.
+pub(crate) fn load_for_growth(
+    world: &mut impl World,
+    checksums: &Checksums,
+    (current, previous): (&Superblock, Option<&Superblock>),
+    geometry: Geometry,
+    report: &mut MountReport,
+) -> Result<(Allocation, Snapshots), MountError> {
+    let mut allocation = Allocation::new(geometry, Breaks::NONE)?;
+    let mut words = zeroed(BITS / 64)?;
+    each_bitmap(world, checksums, current, |place, group, bytes| {
+        for (word, found) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*found);
+        }
+        if allocation.rebuild(group, &words)? {
+            Ok(())
+        } else {
+            Err(MountError::Damaged(Structure::Bitmap, place.block))
+        }
+    })?;
+    let snapshots = load_snapshots(world, checksums, current, &mut allocation, (OnLost::Refuse, report))?;
+    // Until another generation is durable behind the first one of the new size, this one is what a mount falls back to.
+    for block in current.geometry.among_data() {
+        allocation.hold_block_before(block)?;
+    }
+    while allocation.keep_some() {}
+    if let Some(previous) = previous {
+        hold_before(world, checksums, &mut allocation, (previous, &snapshots), report)?;
+    }
+    Ok((allocation, snapshots))
 }
 
 /// Shows the bitmap blocks of a generation that are not all free, each with the number of its group.

@@ -45,6 +45,14 @@ impl Key {
         [0, 1].map(|place: u64| self.derive(b"seed", &[place, generation, nonce]))
     }
 
+    /// Two words that stand for others, and tell nothing of the key; never two zeroes.
+    pub(crate) fn identity(self, words: [u64; 4]) -> [u64; 2] {
+        [0, 1].map(|place: u64| {
+            self.derive(b"name", &[place, words[0], words[1], words[2], words[3]])
+                .max(1)
+        })
+    }
+
     /// A secret word for a purpose. The function is another one than that of the checksums.
     fn derive(self, purpose: &[u8], words: &[u64]) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.low, self.high);

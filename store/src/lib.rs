@@ -73,6 +73,11 @@ mod mount;
 mod recovery;
 mod verify;
 
+mod growth;
+
+mod difference;
+mod stream;
+
 mod repair;
 mod salvage;
 
@@ -90,15 +95,17 @@ pub use event::{
     MountError, MountMode, MountReport, NoRoom, NotBegun, PageFlags, PageLookup, PutError, ReadStart, Stats, Structure,
     Tail, TailReason, Ticket,
 };
-pub use geometry::{BLOCKS_MAX, BLOCKS_MIN};
+pub use geometry::{BLOCKS_MAX, BLOCKS_MIN, BadSize};
+pub use growth::GrowError;
 pub use loss::Loss;
 pub use map::{FANOUT, Look, levels_for};
 pub use objects::Objects;
 pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
 pub use repair::{Plan, Step};
 pub use scrub::ScrubReport;
-pub use snapshots::{RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotError, SnapshotName};
+pub use snapshots::{Identity, RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotError, SnapshotName};
 pub use store::Store;
+pub use stream::{Named, Source, StreamError, StreamHead, StreamItem, StreamReader, StreamWriter};
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};
 pub use table_format::LEAF_ROWS_MAX;

@@ -79,7 +79,7 @@ impl Superblocks {
         table: Table,
     ) -> Result<Store, MountError> {
         let superblock = &self.current;
-        Ok(Store::from_parts(Parts {
+        let mut store = Store::from_parts(Parts {
             mode,
             breaks,
             geometry: superblock.geometry,
@@ -94,7 +94,11 @@ impl Superblocks {
             snapshots,
             table,
             io: Io::default(),
-        })?)
+        })?;
+        // A pair of which both are unreadable is as good with either.
+        self.bad.iter().for_each(|&block| store.copies.note_bad(block));
+        self.doubtful.iter().for_each(|&block| store.copies.doubt(block));
+        Ok(store)
     }
 }
 
@@ -191,9 +195,6 @@ impl Store {
         report: &mut MountReport,
         found: &Superblocks,
     ) -> Result<(), MountError> {
-        // A pair of which both are unreadable is as good with either.
-        found.bad.iter().for_each(|&block| self.copies.note_bad(block));
-        found.doubtful.iter().for_each(|&block| self.copies.doubt(block));
         self.on_damage = OnDamage::Note;
         self.look_for_newer(world, found.newer_unreadable)?;
         self.recover(world, report)?;
@@ -344,7 +345,9 @@ pub(crate) fn find_superblocks(world: &mut impl World, mode: MountMode) -> Resul
     }
     let others = good.into_iter().map(|(_, superblock, checksum)| (superblock, checksum));
     let previous = { others }.find(|(other, _)| {
-        other.generation + 1 == current.generation && other.key == current.key && other.geometry == current.geometry
+        other.generation + 1 == current.generation
+            && other.key == current.key
+            && other.geometry.is_like(&current.geometry)
     });
     Ok(Superblocks {
         current,

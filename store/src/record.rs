@@ -159,6 +159,8 @@ const FLAGS: u64 = (1 << FLAG_BITS) - 1;
 pub const BIRTH_END: u64 = 1 << (64 - FLAG_BITS);
 /// Bytes of an encoded head.
 pub(crate) const HEAD_BYTES: usize = 8 * 8;
+/// Bytes of the longest body.
+pub(crate) const BODY_MAX: usize = 2 + 9 * CAPABILITIES_MAX + (PDX_BYTES + READER_BYTES + 8 * ENTRIES_MAX) * PDX_MAX;
 /// Rights that mean something.
 const RIGHTS_END: u8 = 32;
 

@@ -11,7 +11,7 @@ use crate::event::{BadRows, Event, Structure};
 use crate::heap::{NoHeap, with_room};
 use crate::io::Purpose;
 use crate::pending::MapChanges;
-use crate::record::ObjectRecord;
+use crate::record::{BIRTH_END, ObjectRecord};
 use crate::store::{COST_HEAP, Store};
 use crate::sums::Sums;
 use crate::superblock::Place;
@@ -318,6 +318,11 @@ impl Store {
     /// Above the birth of every row that there is or was.
     pub fn births(&self) -> u64 {
         self.table.totals().births
+    }
+
+    /// Notes that births below that number were given.
+    pub fn raise_births(&mut self, births: u64) {
+        self.table.raise_births(births.min(BIRTH_END));
     }
 
     /// Whether the rows of all objects are in memory.

@@ -123,7 +123,7 @@ impl Store {
         self.scrub.at = At::Inner(0);
         self.scrub.report = ScrubReport {
             runs: true,
-            all: (self.geometry.total - self.geometry.data_start()).saturating_sub(free),
+            all: self.geometry.data_blocks().saturating_sub(free),
             passes: self.scrub.report.passes,
             ..ScrubReport::default()
         };

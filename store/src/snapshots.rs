@@ -25,6 +25,7 @@ mod reclaim;
 mod shares;
 mod view;
 
+pub use format::Identity;
 pub use view::RollBackError;
 
 /// Snapshots that a store may have.
@@ -92,6 +93,8 @@ pub struct Snapshot {
     pub objects: u64,
     /// Blocks that it holds, alone or with others.
     pub blocks: u64,
+    /// Tells it from all other snapshots, on whatever image.
+    pub identity: Identity,
     /// Whether blocks that say which those are cannot be read: none of the groups that they tell of is used until a repair.
     pub is_damaged: bool,
 }
@@ -153,6 +156,7 @@ pub(crate) enum Request {
     Keep {
         name: SnapshotName,
         time: u64,
+        received: Identity,
     },
     Drop {
         name: SnapshotName,
@@ -238,6 +242,7 @@ impl Store {
             time: known.record.time,
             objects: known.record.objects,
             blocks: known.record.blocks,
+            identity: Identity::of(&known.record, self.checksums.key()),
             is_damaged: known.is_damaged,
         })
     }
@@ -248,13 +253,21 @@ impl Store {
     /// # Errors
     /// [`SnapshotError`]: the next checkpoint is as any other.
     pub fn keep_snapshot(&mut self, name: SnapshotName, time: u64) -> Result<(), SnapshotError> {
+        self.keep_received(name, time, Identity::NONE)
+    }
+
+    /// The same for the copy of a snapshot of another image, with the identity that it has there.
+    ///
+    /// # Errors
+    /// As [`Store::keep_snapshot`].
+    pub fn keep_received(&mut self, name: SnapshotName, time: u64, received: Identity) -> Result<(), SnapshotError> {
         if self.snapshots.find(&name).is_some() {
             return Err(SnapshotError::Exists);
         }
         if self.snapshots.known.len() >= SNAPSHOTS_MAX {
             return Err(SnapshotError::TooMany);
         }
-        self.request_of_snapshots(Request::Keep { name, time })
+        self.request_of_snapshots(Request::Keep { name, time, received })
     }
 
     /// Has the next checkpoint drop a snapshot, as [`Store::keep_snapshot`] has it make one. Its blocks come back two generations later.
@@ -266,6 +279,13 @@ impl Store {
             return Err(SnapshotError::Missing);
         }
         self.request_of_snapshots(Request::Drop { name })
+    }
+
+    /// Whether the state of a store that has just been mounted for writing is that of a snapshot.
+    pub fn is_at(&self, name: &SnapshotName) -> bool {
+        let is_written = self.table.dirty_len() == 0 && self.overlay.is_empty() && self.pending.by_object().is_empty();
+        let known = self.snapshots.find(name);
+        is_written && known.is_some_and(|known| known.record.table == self.table.root_place())
     }
 
     pub(crate) fn request_of_snapshots(&mut self, request: Request) -> Result<(), SnapshotError> {

@@ -22,7 +22,9 @@ const CHECKSUMS_OF_VERSION_1: u64 = 1;
 const LEAVES_ARE_TOLD: u64 = 2;
 /// Feature of writing: snapshots hold blocks, which the bitmap says are free.
 const SNAPSHOTS_HOLD: u64 = 1;
-const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD;
+/// Feature of reading: the store has grown, and its bitmaps stand elsewhere.
+const HAS_GROWN: u64 = 4;
+const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD | HAS_GROWN;
 /// No store lives so long; so generations can be counted on without fear of overflow.
 pub(crate) const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
@@ -38,6 +40,8 @@ const TOTALS_AT: usize = FEATURES_AT + 16;
 const SECTION_AT: usize = TOTALS_AT + 8 * TOTAL_WORDS;
 /// The kind of that section.
 const OF_SNAPSHOTS: u64 = 1;
+/// Offset of the places of the bitmaps and of the data, of a store that has grown.
+const PLACES_AT: usize = SECTION_AT + 32;
 /// Offset of the generation.
 const GENERATION_AT: usize = 32;
 /// Offset of the key.
@@ -141,7 +145,12 @@ impl Superblock {
         out.put_all(&self.index, |sum| sum.to_le_bytes());
         let of_version_1 = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
         let told = if self.leaves_are_told { LEAVES_ARE_TOLD } else { 0 };
-        set_word(bytes, FEATURES_AT, of_version_1 | told);
+        let has_grown = if self.geometry.has_grown() { HAS_GROWN } else { 0 };
+        set_word(bytes, FEATURES_AT, of_version_1 | told | has_grown);
+        if self.geometry.has_grown() {
+            set_word(bytes, PLACES_AT, self.geometry.bitmaps);
+            set_word(bytes, PLACES_AT + 8, self.geometry.data);
+        }
         let hold = if self.snapshots.is_some() { SNAPSHOTS_HOLD } else { 0 };
         set_word(bytes, FEATURES_AT + 8, self.writing | hold);
         if let Some(list) = self.snapshots {
@@ -181,6 +190,10 @@ impl Superblock {
             let words: [u64; TOTAL_WORDS] = core::array::from_fn(|at| word(bytes, TOTALS_AT + 8 * at));
             found.totals = Totals::from_words(words);
         }
+        if version != 1 && reading & HAS_GROWN != 0 {
+            let [bitmaps, data] = [0, 8].map(|at| word(bytes, PLACES_AT + at));
+            (found.geometry.bitmaps, found.geometry.data) = (bitmaps, data);
+        }
         found.writing = writing & !SNAPSHOTS_HOLD;
         if writing & SNAPSHOTS_HOLD != 0 {
             let words = [8, 16, 24].map(|at| word(bytes, SECTION_AT + at));
@@ -189,6 +202,7 @@ impl Superblock {
         let checksum = word(bytes, CHECKSUM_AT);
         let intact = found.key.checksum(block & !1, &bytes[..CHECKSUM_AT]) == checksum
             && found.geometry.is_sound()
+            && (found.geometry.has_grown() || version == 1 || reading & HAS_GROWN == 0)
             && found.index.len() as u64 == found.geometry.index_blocks()
             && (found.snapshots.is_none() || word(bytes, SECTION_AT) == OF_SNAPSHOTS)
             && found.generation % 2 == block / 2
@@ -221,10 +235,7 @@ impl Superblock {
         let address_bits = reader.u32()?;
         let clean = reader.u32()? & CLEAN != 0;
         let journal = u64::from(reader.u32()?);
-        let geometry = Geometry {
-            total: reader.u64()?,
-            journal,
-        };
+        let geometry = Geometry::usual(reader.u64()?, journal);
         let mut found = Self {
             generation: reader.u64()?,
             nonce: reader.u64()?,

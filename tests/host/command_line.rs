@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+#[path = "command_line/reach.rs"]
+mod reach;
 #[path = "command_line/repair.rs"]
 mod repair;
 #[path = "command_line/snapshots.rs"]

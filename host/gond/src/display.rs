@@ -128,6 +128,13 @@ impl Job {
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
+    /// Shows how far it is on a terminal, and nowhere else, once it has taken a second.
+    pub fn step_on_terminal(&mut self, detail: &str) {
+        if on_terminal() && self.elapsed() >= Duration::from_secs(1) {
+            self.step(detail);
+        }
+    }
+
     /// Takes the line away, before something else is printed.
     pub fn clear(&mut self) {
         if self.drawn.take().is_some() {

@@ -17,6 +17,9 @@ Gondwana: one address space, for every program and for ever.
   ./gond check IMAGE               verifies all of a disk image
   ./gond snapshot IMAGE ...        keeps the state by a name, lists, compares,
                                    goes back, drops
+  ./gond send IMAGE [SNAPSHOT]     writes a state, or a difference, as a stream
+  ./gond receive IMAGE             makes a state of a stream
+  ./gond grow IMAGE SIZE           makes a disk image larger
   ./gond mend IMAGE                makes a lost or damaged root Clist, root
                                    directory or shell anew
   ./gond format IMAGE              makes a disk image without starting it
@@ -42,7 +45,8 @@ the old one stays, and a message says so.
   --disk FILE       the disk image (gondwana.img)
   --disk-size SIZE  size of an image to be made (256M), 16M at least; it takes
                     only the room it needs, and memory for what is stored on
-                    it. An image that is there keeps its size. 16T is the most
+                    it. An image that is there grows to it before the start, as
+                    by './gond grow'. 16T is the most
   --memory SIZE     memory of the machine (128M); 32M at least
   --cpus N          processors of the machine (1); 16 at most
   --accel tcg|kvm   what executes it (tcg)
@@ -293,6 +297,50 @@ letters, digits, '-', '_' and '.'; an image has 64 snapshots at most.
 use. './gond check IMAGE' checks its snapshots.
 ";
 
+const SEND: &str = "\
+./gond send IMAGE [--from SNAPSHOT] [SNAPSHOT]
+
+Writes the state of an image in a snapshot to standard output, as a stream that
+'./gond receive' takes: all objects with rights, names and contents. Without
+SNAPSHOT it is the state as it is now. Nothing on the image changes, and the
+same states give the same bytes. The image must not be in use.
+
+  --from SNAPSHOT   only what differs from this snapshot, for an image that has
+                    it, too
+
+  ./gond send a.img monday | ./gond receive b.img
+  ./gond send a.img --from monday tuesday | ssh there ./gond receive b.img
+
+A stream holds all passwords: carry it as you would carry the image.
+docs/spec/stream-format.md tells what stands in it.
+";
+
+const RECEIVE: &str = "\
+./gond receive IMAGE [NAME] [--disk-size SIZE] < STREAM
+
+Makes the state of an image that of a stream from './gond send', and keeps it as
+the snapshot that was sent, as NAME if one is given. All of it or nothing: a
+stream that is cut or damaged changes nothing, nor does a power cut.
+
+A whole state makes a new image, or takes the place of one that holds nothing
+but what './gond format' put there. A difference is taken by an image that has
+the snapshot from which it is one, and whose state is still that snapshot; if it
+is not, './gond snapshot IMAGE rollback SNAPSHOT' goes back. A difference takes
+as much memory as its pages.
+
+  --disk-size SIZE   the size of a new image (that of the sender's, or of the
+                     image that is there)
+";
+
+const GROW: &str = "\
+./gond grow IMAGE SIZE
+
+Makes a disk image larger, up to 16T: what is on it stays as it is, snapshots
+included. A power cut leaves the old size or the new one. The image must not be
+in use. It takes room on this computer only as it fills. An image does not
+become smaller: './gond send' and './gond receive' make a smaller one.
+";
+
 const IMPORT: &str = "\
 ./gond import IMAGE FILE NAME [--program]
 
@@ -372,6 +420,9 @@ fn text(command: &str) -> Option<&'static str> {
         "mend" => MEND,
         "ls" => LIST,
         "snapshot" => SNAPSHOT,
+        "send" => SEND,
+        "receive" => RECEIVE,
+        "grow" => GROW,
         "import" => IMPORT,
         "export" => EXPORT,
         "format" => FORMAT,

@@ -38,7 +38,7 @@ const COMMITS_TO_FREE: u32 = 2;
 /// The smallest disk that has room for the programs and some objects.
 pub const FURNISHED_MIN: u64 = 16 << 20;
 /// The smallest disk without programs.
-const BARE_MIN: u64 = store::BLOCKS_MIN * PAGE;
+pub const BARE_MIN: u64 = store::BLOCKS_MIN * PAGE;
 /// The largest disk.
 const SIZE_MAX: u64 = store::BLOCKS_MAX * PAGE;
 

@@ -8,6 +8,7 @@
 //! * [`disk`], [`volume`], [`tree`], [`image`]: a disk image as a `World` for the store, objects in it,
 //!   names in those, and how a new disk is furnished.
 //! * [`check`], [`list`], [`mend`], [`snapshot`], [`transfer`]: `gond check`, `ls`, `mend`, `snapshot`, `import` and `export`.
+//! * [`send`], [`receive`], [`grow`]: states as streams from image to image, and larger images.
 //! * [`machine`], [`script`], [`run`]: QEMU, shell lines over the control line, `gond run`.
 //! * [`backtrace`], [`debugger`], [`gdb`]: what helps when the kernel fails.
 //! * [`tour`]: the README's tour, played for real.
@@ -35,8 +36,11 @@ mod tree;
 mod image;
 
 mod check;
+mod grow;
 mod list;
 mod mend;
+mod receive;
+mod send;
 mod snapshot;
 mod transfer;
 
@@ -120,6 +124,9 @@ fn dispatch() -> anyhow::Result<ExitCode> {
         "mend" => mend::command(rest),
         "ls" => list::command(rest),
         "snapshot" => snapshot::command(rest),
+        "send" => send::command(rest),
+        "receive" => receive::command(rest),
+        "grow" => grow::command(rest),
         "import" => transfer::import_command(rest),
         "export" => transfer::export_command(rest),
         "" => {

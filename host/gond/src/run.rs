@@ -7,7 +7,7 @@ use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wirin
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
 use crate::volume::Volume;
-use crate::{bare, build, debugger, display, gdb, image, snapshot};
+use crate::{bare, build, debugger, display, gdb, grow, image, snapshot};
 use anyhow::{Context, Result, bail};
 use kcore::smp::PROCESSORS_MAX;
 use std::ffi::OsString;
@@ -227,12 +227,8 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             let path = options.disk.display();
             format!("cannot write the disk image {path}; make it writable ('ls -l' and 'lsattr' show what it is), or take a copy")
         })?;
-        let (size, bytes) = (options.disk_size, std::fs::metadata(&options.disk)?.len());
-        if let Some(size) = size.filter(|&size| size != bytes) {
-            let (disk, size, bytes) = (options.disk.display(), show_size(size), show_size(bytes));
-            display::complain(&format!(
-                "{disk} has {bytes}, and --disk-size {size} is for a new image: it stays as it is"
-            ));
+        if let Some(size) = options.disk_size {
+            grow::at_start(&lock, size)?;
         }
         if image::refresh(&lock, &built.programs)? && source.is_some() {
             image::tell_undone(&mut Volume::open(&options.disk)?);

@@ -134,6 +134,7 @@ fn list(path: &Path, as_json: bool) -> Result<ExitCode> {
             let line = json!({
                 "name": one.name.as_str(), "generation": one.generation, "time_ns": one.time, "objects": one.objects,
                 "bytes": one.blocks * PAGE, "alone": alone(&one.name) * PAGE, "damaged": one.is_damaged,
+                "identity": one.identity.to_string(),
             });
             println!("{line}");
         }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, MountError, MountMode,
-    MountReport, ObjectRecord, PageFlags, Pages, Plan, PutError, Random, ReadStart, RollBackError, Snapshot,
-    SnapshotError, SnapshotName, Stats, Store,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Event, Failure, FormatOptions, Frame, Identity, MountError, MountMode,
+    MountReport, ObjectRecord, PageFlags, PageLookup, Pages, Plan, PutError, Random, ReadStart, RollBackError,
+    Snapshot, SnapshotError, SnapshotName, Stats, Store,
 };
 
 /// So many polls of the store without an event mean that it will never have one.
@@ -118,7 +118,12 @@ impl Volume {
 
     /// Keeps the state as a snapshot, all changes included.
     pub fn keep(&mut self, name: SnapshotName) -> Result<()> {
-        let asked = self.store.keep_snapshot(name, now_ns());
+        self.keep_received(name, now_ns(), Identity::NONE)
+    }
+
+    /// The same for a snapshot of another image, with its time and identity.
+    pub fn keep_received(&mut self, name: SnapshotName, time: u64, identity: Identity) -> Result<()> {
+        let asked = self.store.keep_received(name, time, identity);
         self.end_snapshot(name, asked)
     }
 
@@ -289,9 +294,20 @@ impl Volume {
                 } if (b, p) == (base, page) => {
                     let content = Box::new(*self.world.bytes(frame));
                     self.world.free(frame);
-                    return Ok(Page {
-                        content: Some(content),
-                        limits: Some(flags),
+                    // Where the map had to be read first, a page that was never written comes as zeroes.
+                    return Ok(match self.store.page_flags(&self.world, base, page) {
+                        PageLookup::Absent => Page {
+                            content: None,
+                            limits: None,
+                        },
+                        PageLookup::Zero(limits) => Page {
+                            content: None,
+                            limits: Some(limits),
+                        },
+                        PageLookup::Stored(_) | PageLookup::Unknown => Page {
+                            content: Some(content),
+                            limits: Some(flags),
+                        },
                     });
                 }
                 Event::PageBad {
@@ -422,7 +438,7 @@ impl Volume {
         let (disk, before) = (self.path.display(), &self.before);
         anyhow!(
             "the disk {disk} has no room for this: {} of {} are free, of which {} are kept for changes and removals. {}Remove objects in the \
-             system ('rm'), or make a larger image ('./gond format NEW --disk-size SIZE') and bring over what you need with export and import",
+             system ('rm'), or make the image larger ('./gond grow {disk} SIZE')",
             show_size(before.free * PAGE),
             show_size(before.blocks * PAGE),
             show_size(before.reserved.min(before.free) * PAGE),

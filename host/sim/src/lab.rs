@@ -148,6 +148,10 @@ pub struct Tally {
     pub states: u64,
     /// Cuts while a start recovered from the cut before.
     pub recovery_cuts: u64,
+    /// Times that the store grew.
+    pub growths: u64,
+    /// Cuts while it did.
+    pub growth_cuts: u64,
     /// Checkpoints that were acknowledged.
     pub checkpoints: u64,
     /// Those of them that were records of the journal.
@@ -200,6 +204,8 @@ impl Tally {
             crashes,
             states,
             recovery_cuts,
+            growths,
+            growth_cuts,
             checkpoints,
             small_checkpoints,
             failed_checkpoints,
@@ -226,6 +232,8 @@ impl Tally {
         self.crashes += crashes;
         self.states += states;
         self.recovery_cuts += recovery_cuts;
+        self.growths += growths;
+        self.growth_cuts += growth_cuts;
         self.checkpoints += checkpoints;
         self.small_checkpoints += small_checkpoints;
         self.failed_checkpoints += failed_checkpoints;

@@ -55,6 +55,7 @@ fn cuts_lose_nothing_that_was_acknowledged() {
         assert!(tally.replayed > 0 && tally.tails > 0 && tally.refused_syncs > 0 && tally.failed_syncs == 0);
         assert!(tally.small_checkpoints > 0 && tally.small_checkpoints < tally.checkpoints);
         assert!(tally.scrubs > 0 && tally.reads_ahead > 0);
+        assert!(tally.growths > tally.runs / 2 && tally.growth_cuts > tally.runs / 2);
         assert!(tally.acts > tally.crashes / 2 && tally.names > tally.crashes / 2);
     }
 }

@@ -39,6 +39,7 @@ struct Tally {
     kept: u64,
     dropped: u64,
     rolled: u64,
+    grown: u64,
     refused: u64,
     failed: u64,
 }
@@ -360,6 +361,9 @@ impl Life {
         if self.rng.one_in(2) {
             world.disk.set_fuse(self.rng.below(150));
         }
+        if self.rng.one_in(3) {
+            world.disk.set_failing(30);
+        }
         let result = Store::roll_back(&mut world, &name(text), keep.map(|keep| (name(&keep), 2)));
         let end = if let Some(blown) = world.disk.take_blown() {
             blown.crash(&blown.draw_fates(&mut self.rng), self.rng.fork())
@@ -375,10 +379,40 @@ impl Life {
         self.restart(end);
     }
 
+    /// The disk becomes larger, and the store grows, perhaps with a cut on the way.
+    fn grow(&mut self) {
+        let disk = self.crashed();
+        self.restart(disk);
+        let mut disk = self.crashed();
+        let mut rng = self.rng.fork();
+        let total = disk.blocks() + *self.rng.pick(&[3, 40, 32_768, 33_000]);
+        disk.set_blocks(total);
+        let mut world = world_of(disk, &mut rng);
+        if self.rng.one_in(2) {
+            world.disk.set_fuse(self.rng.below(150));
+        }
+        let fails = self.rng.one_in(3);
+        if fails {
+            world.disk.set_failing(30);
+        }
+        let result = Store::grow(&mut world, total);
+        let end = if let Some(blown) = world.disk.take_blown() {
+            blown.crash(&blown.draw_fates(&mut self.rng), self.rng.fork())
+        } else {
+            assert!(result.is_ok() || fails, "{result:?}");
+            self.tally.grown += u64::from(result.is_ok());
+            world.disk.crash(&world.disk.draw_fates(&mut self.rng), self.rng.fork())
+        };
+        self.restart(end);
+    }
+
     fn live(&mut self) {
         for _ in 0..STEPS {
             self.change();
             let taken: Vec<String> = self.now.snapshots.keys().cloned().collect();
+            if self.rng.one_in(20) {
+                self.grow();
+            }
             let act = match self.rng.below(12) {
                 0..4 => Act::Sync,
                 4..6 => Act::Checkpoint(CheckpointKind::Periodic),
@@ -444,8 +478,10 @@ impl Life {
         while stats.free + stats.held + used + data < stats.blocks {
             data += 1;
         }
-        // What is left is what stands before the data: two journals, three bitmaps and the superblocks.
-        assert_eq!(data, 4 + 2 * 16 + 3 * 2, "{stats:?}");
+        // What is left is what stands before the data, two journals, three bitmaps and the superblocks; and the bitmaps in their new place.
+        let bitmaps = 3 * (1 + stats.blocks.div_ceil(32_768));
+        let moved = if bitmaps > 6 { bitmaps } else { 0 };
+        assert_eq!(data, 4 + 2 * 16 + 3 * 2 + moved, "{stats:?}");
     }
 }
 
@@ -463,9 +499,10 @@ fn snapshots_are_what_the_state_was() {
         sum(|tally| tally.kept),
         sum(|tally| tally.dropped),
         sum(|tally| tally.rolled),
+        sum(|tally| tally.grown),
         sum(|tally| tally.refused),
         sum(|tally| tally.failed),
     ];
-    eprintln!("cuts, kept, dropped, rolled back, refused, failed: {sums:?}");
+    eprintln!("cuts, kept, dropped, rolled back, grown, refused, failed: {sums:?}");
     assert!(sums.iter().all(|&sum| sum > 20), "{sums:?}");
 }

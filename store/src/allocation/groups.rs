@@ -6,6 +6,8 @@
 //!
 //! Blocks that are promised stand in groups that are there, so that nothing that was promised needs heap later.
 //!
+//! The bitmaps of a store that has grown stand among the data: their blocks are *reserved*, which is busy and never used, and their groups are always there.
+//!
 //! Which blocks snapshots hold is in `held.rs`: 4 KiB more for each group with such blocks.
 
 use super::bits::{Levels, WORD};
@@ -13,6 +15,7 @@ use crate::geometry::{BITMAPS, BITS, SUMS};
 use crate::heap::{NoHeap, with_room, zeroed};
 use crate::world::BLOCK;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 mod held;
 
@@ -83,6 +86,8 @@ struct Area {
 /// All groups of a disk.
 pub(super) struct Groups {
     blocks: u64,
+    /// Blocks that are always busy and never used.
+    reserved: Range<u64>,
     areas: Vec<Area>,
     /// Groups that are there.
     there: Levels,
@@ -102,21 +107,49 @@ const fn place(bit: u64) -> (usize, usize, usize, u64) {
     (group / AREA, group % AREA, word, 1 << (bit % WORD))
 }
 
+/// The bits of a word below one.
+fn below(bit: u64) -> u64 {
+    if bit < WORD { (1 << bit) - 1 } else { u64::MAX }
+}
+
 impl Groups {
-    /// With every block free.
-    pub(super) fn new(blocks: u64) -> Result<Self, NoHeap> {
+    /// With every block free but those that are reserved.
+    pub(super) fn new(blocks: u64, reserved: Range<u64>) -> Result<Self, NoHeap> {
         let groups = blocks.div_ceil(BITS);
         let mut areas = with_room(groups.div_ceil(SUMS) as usize)?;
         areas.resize_with(groups.div_ceil(SUMS) as usize, Area::default);
-        Ok(Self {
+        let mut all = Self {
             blocks,
+            reserved: reserved.clone(),
             areas,
             there: Levels::new(groups, 0)?,
             full: Levels::new(groups, 0)?,
             closed: Levels::new(groups, u64::MAX)?,
             free: 0,
             absent: blocks,
-        })
+        };
+        if !reserved.is_empty() {
+            for group in reserved.start / BITS..reserved.end.div_ceil(BITS) {
+                all.open(group as usize)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The bits of a word of a group that are reserved.
+    fn reserved_in(&self, group: usize, at: usize) -> u64 {
+        if self.reserved.is_empty() {
+            return 0;
+        }
+        let start = group as u64 * BITS + at as u64 * WORD;
+        let from = self.reserved.start.clamp(start, start + WORD) - start;
+        let end = self.reserved.end.clamp(start, start + WORD) - start;
+        below(end) & !below(from)
+    }
+
+    /// The bits of a word of a group that may be used: they are not past the end, nor reserved.
+    fn usable_in(&self, group: usize, at: usize) -> u64 {
+        below(self.size(group).saturating_sub(at as u64 * WORD)) & !self.reserved_in(group, at)
     }
 
     /// Free blocks of groups that are there: those that may be promised.
@@ -206,9 +239,26 @@ impl Groups {
         self.areas[group / AREA].groups[group % AREA].words = zeroed(GROUP_WORDS as u64)?;
         self.there.put(group, true);
         self.closed.put(group, false);
-        self.free += self.size(group);
-        self.absent -= self.size(group);
+        let size = self.size(group);
+        let reserved = (0..WORDS).map(|at| self.reserve(group, at)).sum::<u64>();
+        self.free += size - reserved;
+        self.absent -= size;
+        if reserved == size {
+            self.full.put(group, true);
+            self.closed.put(group, true);
+        }
         Ok(())
+    }
+
+    /// Makes the reserved blocks of a word busy, in a group that has come; tells how many there are.
+    fn reserve(&mut self, group: usize, at: usize) -> u64 {
+        let bits = self.reserved_in(group, at);
+        if bits == 0 {
+            return 0;
+        }
+        let found = self.areas.get_mut(group / AREA);
+        let found = found.and_then(|area| area.groups.get_mut(group % AREA));
+        found.map_or(0, |found| found.add_busy(at, bits)).into()
     }
 
     /// Gives the heap of a group back of which no block is busy.
@@ -228,30 +278,28 @@ impl Groups {
         self.there.next(from).filter(|&group| group < self.count())
     }
 
-    /// Has a group there that the mount read, all busy blocks of which are used; `false`, and nothing has changed, if it names blocks past the end.
+    /// Has a group there that the mount read, all busy blocks of which are used or reserved; `false`, and then it is not to be used, if it names others than are there.
     pub(super) fn load(&mut self, group: usize, words: impl Iterator<Item = u64>) -> Result<bool, NoHeap> {
         self.open(group)?;
         let size = self.size(group);
-        let (area, place) = (group / AREA, group % AREA);
-        let Some(found) = self.areas.get_mut(area).and_then(|area| area.groups.get_mut(place)) else {
-            return Ok(false);
-        };
-        let mut count = 0;
         for (at, word) in words.take(WORDS).enumerate() {
-            let end = size.saturating_sub(at as u64 * WORD).min(WORD);
-            if end < WORD && word >> end != 0 {
+            if word == 0 {
+                continue;
+            }
+            if word & !self.usable_in(group, at) != 0 {
                 return Ok(false);
             }
+            let (area, place) = (group / AREA, group % AREA);
+            let Some(found) = self.areas.get_mut(area).and_then(|area| area.groups.get_mut(place)) else {
+                return Ok(false);
+            };
             found.words[at] = word;
-            found.words[BUSY + at] = word;
-            found.words[FULL + at / 64] |= u64::from(word == u64::MAX) << (at % 64);
-            count += word.count_ones();
-        }
-        (found.used, found.busy) = (count, count);
-        self.free -= u64::from(count);
-        if u64::from(count) == size {
-            self.full.put(group, true);
-            self.closed.put(group, true);
+            found.used += word.count_ones();
+            self.free -= u64::from(found.add_busy(at, word));
+            if u64::from(found.busy) == size {
+                self.full.put(group, true);
+                self.closed.put(group, true);
+            }
         }
         Ok(true)
     }

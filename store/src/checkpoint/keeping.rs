@@ -103,7 +103,7 @@ impl Keeping {
     fn start(&mut self, store: &mut Store, share: &mut u64) -> Result<(), Stop> {
         self.behind = store.snapshots.behind(&self.request)?;
         self.entries = with_room(ENTRIES)?;
-        if let Request::Keep { name, time } = self.request {
+        if let Request::Keep { name, time, received } = self.request {
             // More groups may have come since it was asked for.
             let more = cost(&self.request, store.allocation.groups_there()).saturating_sub(self.promised);
             let room = store.allocation.promise(store.needed() + more);
@@ -119,6 +119,7 @@ impl Keeping {
                 totals: store.table.totals(),
                 high_water: store.high_water,
                 blocks: 0,
+                received,
             };
             self.place = self.behind.len();
             push_reserved(

@@ -1,13 +1,15 @@
 //! The blocks of snapshots as bytes: the list that the superblock names, and the chain of each of them.
 
 use super::{Known, SNAPSHOTS_MAX, SnapshotName};
-use crate::bytes::{Reader, Unread, Writer};
+use crate::bytes::{Reader, Unread, Writer, set_word, word};
+use crate::checksum::Key;
 use crate::containers::push_reserved;
 use crate::heap::with_room;
 use crate::sums::{TOTAL_WORDS, Totals};
 use crate::superblock::Place;
 use crate::world::BLOCK;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// The first eight bytes of the list, and of each block of a chain.
 const LIST_MAGIC: u64 = u64::from_le_bytes(*b"GSNAPLST");
@@ -22,6 +24,10 @@ pub(crate) const ENTRIES: usize = (BLOCK - CHAIN_AT) / ENTRY_BYTES;
 /// Bytes of a name with its length.
 const NAME_BYTES: usize = 32;
 
+/// Where the identity of a snapshot that was received stands, behind the last entry.
+const IDENTITY_AT: usize = BLOCK - 16;
+
+const _: () = assert!(CHAIN_AT + ENTRIES * ENTRY_BYTES <= IDENTITY_AT);
 const _: () = assert!(LIST_AT + SNAPSHOTS_MAX * (NAME_BYTES + 24) <= BLOCK);
 
 /// A block that is written twice. Both copies are equal; the checksum is that of the first one's place.
@@ -61,6 +67,34 @@ pub(crate) struct Record {
     pub(crate) high_water: u64,
     /// Blocks that it holds; in blocks of the chain that are not the first, those of the groups from there on.
     pub(crate) blocks: u64,
+    /// The identity that it came with from another image; zeroes for one that was made here, which has its own ([`Identity::of`]).
+    pub(crate) received: Identity,
+}
+
+/// Tells a snapshot from all others, on whatever image it is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity(pub [u64; 2]);
+
+impl Identity {
+    /// Stands where there is none.
+    pub const NONE: Self = Self([0; 2]);
+
+    /// That of a snapshot on an image with this key: the one that it came with, or one that follows from what it is. Images that are copies of each
+    /// other have the same key, and their snapshots the same identities as long as they are the same.
+    pub(crate) fn of(record: &Record, key: Key) -> Self {
+        if record.received != Self::NONE {
+            return record.received;
+        }
+        let Place { block, checksum } = record.table;
+        let words = [record.generation, record.time, block, checksum];
+        Self(key.identity(words))
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
 }
 
 /// A bitmap block of a snapshot: the group that it tells of, and its place.
@@ -84,12 +118,12 @@ impl Link {
     }
 }
 
-fn put_name(out: &mut Writer<'_>, name: &SnapshotName) {
+pub(crate) fn put_name(out: &mut Writer<'_>, name: &SnapshotName) {
     out.put_u8(name.length);
     out.put_bytes(&name.bytes);
 }
 
-fn read_name(reader: &mut Reader<'_>) -> Result<SnapshotName, Unread> {
+pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<SnapshotName, Unread> {
     let length = usize::from(reader.u8()?);
     let bytes = reader.take(NAME_BYTES - 1)?;
     let (name, rest) = bytes.split_at_checked(length).ok_or(Unread::Nonsense)?;
@@ -150,6 +184,8 @@ pub(crate) fn encode_link(record: &Record, next: Option<Twin>, descending: &[Ent
     for &(group, place) in descending.iter().rev() {
         out.put_words([group, place.block, place.checksum]);
     }
+    set_word(bytes, IDENTITY_AT, record.received.0[0]);
+    set_word(bytes, IDENTITY_AT + 8, record.received.0[1]);
 }
 
 /// Reads a block of a chain.
@@ -175,6 +211,7 @@ pub(crate) fn decode_link(bytes: &[u8]) -> Result<Link, Unread> {
         totals: Totals::from_words(totals),
         high_water: reader.u64()?,
         blocks: reader.u64()?,
+        received: Identity([0, 8].map(|at| word(bytes, IDENTITY_AT + at))),
     };
     let next = Twin::read(&mut reader)?;
     let count = reader.u64()?;

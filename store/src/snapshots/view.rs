@@ -130,7 +130,9 @@ impl Store {
         let table = load_table(world, &checksums, &superblock, Leaves::All)?;
         let parts = (allocation, Snapshots::default());
         let mode = (MountMode::ReadOnly, Breaks::NONE);
-        Ok(Some((found.store(mode, checksums, parts, table)?, report)))
+        let mut store = found.store(mode, checksums, parts, table)?;
+        (store.high_water, store.lease) = (record.high_water, record.high_water);
+        Ok(Some((store, report)))
     }
 
     /// Goes back to a snapshot: a new generation has its table, and its blocks in use. Before, what the journal says is made durable; and the present state

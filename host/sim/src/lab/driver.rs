@@ -9,6 +9,7 @@
 mod changes;
 mod crashes;
 mod durability;
+mod growth;
 mod naming;
 mod rows;
 
@@ -175,7 +176,7 @@ impl Driver {
                 _ => {}
             }
         }
-        match self.rng.below(106) {
+        match self.rng.below(107) {
             0..6 => self.create()?,
             6..38 => self.write(),
             38..40 => self.delete()?,
@@ -194,6 +195,11 @@ impl Driver {
             97 => self.act()?,
             98..101 => self.naming()?,
             101..104 => self.scrub(),
+            104 => {
+                if self.rng.one_in(2) {
+                    self.grow()?;
+                }
+            }
             _ => {
                 if self.rng.one_in(3) {
                     self.crash()?;

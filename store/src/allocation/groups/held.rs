@@ -4,18 +4,9 @@ use super::{BUSY, FULL, Group, Groups, HELD, WORD, WORDS};
 use crate::containers::push_reserved;
 use crate::heap::NoHeap;
 
-/// A word of bits, with those past the end of the group.
-fn of_group(size: u64, at: usize) -> u64 {
-    match size.saturating_sub(at as u64 * WORD) {
-        0 => 0,
-        left if left >= WORD => u64::MAX,
-        left => (1 << left) - 1,
-    }
-}
-
 impl Group {
     /// Makes blocks of a word busy; tells how many were not.
-    fn add_busy(&mut self, at: usize, bits: u64) -> u32 {
+    pub(super) fn add_busy(&mut self, at: usize, bits: u64) -> u32 {
         let Some(busy) = self.words.get_mut(BUSY + at) else {
             return 0;
         };
@@ -87,19 +78,20 @@ impl Groups {
         }
         self.open_held(group)?;
         let size = self.size(group);
-        let Some(found) = self.group_at(group) else {
-            return Ok(false);
-        };
-        let (mut more, mut is_sound) = (0, true);
+        let (mut more, mut is_sound, mut is_full) = (0, true, false);
         for (at, word) in words.take(WORDS).enumerate() {
-            is_sound &= word & !of_group(size, at) == 0;
-            let word = word & of_group(size, at);
+            let usable = self.usable_in(group, at);
+            is_sound &= word & !usable == 0;
+            let word = word & usable;
             if word != 0 {
+                let Some(found) = self.group_at(group) else {
+                    return Ok(false);
+                };
                 found.words[HELD + at] |= word;
                 more += found.add_busy(at, word);
+                is_full = u64::from(found.busy) == size;
             }
         }
-        let is_full = u64::from(found.busy) == size;
         self.free -= u64::from(more);
         if more > 0 && is_full {
             self.full.put(group, true);
@@ -110,14 +102,14 @@ impl Groups {
 
     /// Clears the bits past the end among the words of a group.
     pub(in super::super) fn mask(&self, group: usize, words: &mut [u64]) {
-        let size = self.size(group);
-        (0..).zip(words).for_each(|(at, word)| *word &= of_group(size, at));
+        (0..)
+            .zip(words)
+            .for_each(|(at, word)| *word &= self.usable_in(group, at));
     }
 
     /// Holds all blocks of a group.
     pub(in super::super) fn hold_all(&mut self, group: usize) -> Result<(), NoHeap> {
-        let size = self.size(group);
-        self.hold(group, (0..WORDS).map(|at| of_group(size, at))).map(drop)
+        self.hold(group, core::iter::repeat_n(u64::MAX, WORDS)).map(drop)
     }
 
     /// Blocks that are held and not used.

@@ -104,6 +104,16 @@ impl Driver {
 
     /// Cuts the power here, judges what it may leave, and goes on with one of these disks.
     pub(super) fn crash(&mut self) -> Check {
+        let image = self.cut()?;
+        let mut rng = self.rng.fork();
+        let state = self.durable.clone();
+        let image = self.recover_with_cuts(image, &state, &mut rng)?;
+        self.mount_again(image)?;
+        Ok(())
+    }
+
+    /// Cuts the power here, judges what it may leave, and gives one of these disks. Its state is the durable one.
+    pub(super) fn cut(&mut self) -> Check<CrashDisk> {
         self.tally.crashes += 1;
         let candidates = self.candidates();
         let mut rng = self.rng.fork();
@@ -113,14 +123,11 @@ impl Driver {
         if self.rng.one_in(4) {
             judge_sound(image.crash(&[], rng.fork()))?;
         }
-        let state = self.durable.clone();
         // Another disk that this cut may leave is what a damaged one falls back to, some states later.
         for state in candidates {
             self.note_history(state);
         }
-        let image = self.recover_with_cuts(image, &state, &mut rng)?;
-        self.mount_again(image)?;
-        Ok(())
+        Ok(image)
     }
 
     /// Notes a state that was, or may have been, durable.

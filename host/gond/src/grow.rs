@@ -1,0 +1,118 @@
+//! `gond grow`, and the growth of an image that `gond run --disk-size` asks for: the file becomes longer, and the store takes what is new.
+
+use crate::arguments::{misused, operands, show_size, text};
+use crate::disk::{HostWorld, ImageLock, lock_image};
+use crate::display::Job;
+use crate::image;
+use crate::volume::Volume;
+use abi::address::PAGE;
+use anyhow::{Context, Result, anyhow};
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::ExitCode;
+use store::{BadSize, GrowError, MountError, Store};
+
+/// Runs `gond grow`.
+pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+    let given = operands("grow", arguments, &["IMAGE", "SIZE"], &[])?;
+    let (path, size) = (Path::new(&given.values[0]), text("grow", &given.values[1])?);
+    let bytes = image::size(&size, image::BARE_MIN)
+        .map_err(|good| misused("grow", format!("the size cannot be '{size}': {good}")))?;
+    let lock = lock_image(path)?;
+    match grow(&lock, bytes)? {
+        Some(before) => println!(
+            "{} had {} and has {} now",
+            path.display(),
+            show_size(before),
+            show_size(bytes)
+        ),
+        None => println!("{} has {} already", path.display(), show_size(bytes)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes an image larger, and gives the size of before; `None` if it has the size.
+///
+/// # Errors
+/// The size cannot be, or the image cannot be written to: its state is as before, and so is its size unless the complaint says otherwise.
+pub fn grow(lock: &ImageLock, bytes: u64) -> Result<Option<u64>> {
+    let path = lock.path();
+    let total = bytes / PAGE;
+    let mut volume = Volume::open(path)?;
+    let before = volume.parts().0.stats().blocks;
+    if before == total {
+        return Ok(None);
+    }
+    if total < before {
+        return Err(too_small(path, before * PAGE, bytes));
+    }
+    // What a power cut has undone is made good here, and no start will tell it.
+    image::tell_undone(&mut volume);
+    drop(volume);
+    let _job = Job::begin("growing the image");
+    let file = OpenOptions::new().write(true).open(path);
+    let file = file.with_context(|| format!("cannot write the disk image {}", path.display()))?;
+    let length = file.metadata()?.len();
+    // A store does not look behind its end, so a longer file is the same image.
+    if length < total * PAGE {
+        file.set_len(total * PAGE)
+            .with_context(|| format!("cannot make {} as long as {}", path.display(), show_size(bytes)))?;
+    }
+    let grown = Store::grow(&mut HostWorld::open_for_change(lock)?, total);
+    let now = || Volume::open(path).map(|mut volume| volume.parts().0.stats().blocks);
+    match grown {
+        Ok(before) => Ok(Some(before * PAGE)),
+        Err(error) => {
+            if length < total * PAGE && now().is_ok_and(|now| now == before) {
+                let _ = file.set_len(length);
+            }
+            Err(refusal(path, before, error))
+        }
+    }
+}
+
+fn too_small(path: &Path, has: u64, wanted: u64) -> anyhow::Error {
+    anyhow!(
+        "{0} has {1}, and an image does not become smaller: it stays as it is. A smaller one is made by './gond send {0} | ./gond receive NEW --disk-size {2}'",
+        path.display(),
+        show_size(has),
+        show_size(wanted).replace(' ', "")
+    )
+}
+
+fn refusal(path: &Path, before: u64, error: GrowError) -> anyhow::Error {
+    let what = path.display();
+    match error {
+        GrowError::Size(BadSize::Smaller(blocks)) => too_small(path, blocks * PAGE, 0),
+        GrowError::Size(BadSize::TooLittle(blocks)) => anyhow!(
+            "{what} cannot grow by so little, for what tells of the new blocks has no room in them: {} bytes is the least above its {}",
+            blocks * PAGE,
+            show_size(before * PAGE)
+        ),
+        GrowError::Size(BadSize::TooLarge(blocks)) => anyhow!("an image has {} at most", show_size(blocks * PAGE)),
+        GrowError::Mount(MountError::Loss(loss)) => {
+            anyhow!(
+                "{what} was not grown: {}; './gond check {what}' tells more",
+                MountError::Loss(loss)
+            )
+        }
+        GrowError::Mount(error) => {
+            anyhow!("{what} was not grown, and has the size that it had, or the new one: {error}")
+        }
+    }
+}
+
+/// What `gond run --disk-size` does with an image that is there.
+pub fn at_start(lock: &ImageLock, bytes: u64) -> Result<()> {
+    let path = lock.path();
+    if let Some(before) = grow(lock, bytes)? {
+        crate::display::note(&format!(
+            "{} has grown from {} to {}",
+            path.display(),
+            show_size(before),
+            show_size(bytes)
+        ));
+    }
+    Ok(())
+}
