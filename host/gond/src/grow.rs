@@ -7,7 +7,9 @@ use crate::image;
 use crate::volume::Volume;
 use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow};
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,7 +47,7 @@ pub fn grow(lock: &ImageLock, bytes: u64) -> Result<Option<u64>> {
         return Ok(None);
     }
     if total < before {
-        return Err(too_small(path, before * PAGE, bytes));
+        return Err(too_small(path, before * PAGE, bytes).into());
     }
     // What a power cut has undone is made good here, and no start will tell it.
     image::tell_undone(&mut volume);
@@ -72,24 +74,37 @@ pub fn grow(lock: &ImageLock, bytes: u64) -> Result<Option<u64>> {
     }
 }
 
-fn too_small(path: &Path, has: u64, wanted: u64) -> anyhow::Error {
-    anyhow!(
+/// A size that the image cannot have, though nothing is wrong with it.
+#[derive(Debug)]
+struct Unfit(String);
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Unfit {}
+
+fn too_small(path: &Path, has: u64, wanted: u64) -> Unfit {
+    Unfit(format!(
         "{0} has {1}, and an image does not become smaller: it stays as it is. A smaller one is made by './gond send {0} | ./gond receive NEW --disk-size {2}'",
         path.display(),
         show_size(has),
         show_size(wanted).replace(' ', "")
-    )
+    ))
 }
 
 fn refusal(path: &Path, before: u64, error: GrowError) -> anyhow::Error {
     let what = path.display();
     match error {
-        GrowError::Size(BadSize::Smaller(blocks)) => too_small(path, blocks * PAGE, 0),
-        GrowError::Size(BadSize::TooLittle(blocks)) => anyhow!(
+        GrowError::Size(BadSize::Smaller(blocks)) => too_small(path, blocks * PAGE, 0).into(),
+        GrowError::Size(BadSize::TooLittle(blocks)) => Unfit(format!(
             "{what} cannot grow by so little, for what tells of the new blocks has no room in them: {} bytes is the least above its {}",
             blocks * PAGE,
             show_size(before * PAGE)
-        ),
+        ))
+        .into(),
         GrowError::Size(BadSize::TooLarge(blocks)) => anyhow!("an image has {} at most", show_size(blocks * PAGE)),
         GrowError::Mount(MountError::Loss(loss)) => {
             anyhow!(
@@ -103,16 +118,19 @@ fn refusal(path: &Path, before: u64, error: GrowError) -> anyhow::Error {
     }
 }
 
-/// What `gond run --disk-size` does with an image that is there.
+/// What `gond run --disk-size` does with an image that is there: one that cannot have the size is used as it is.
 pub fn at_start(lock: &ImageLock, bytes: u64) -> Result<()> {
-    let path = lock.path();
-    if let Some(before) = grow(lock, bytes)? {
-        crate::display::note(&format!(
+    let told = match grow(lock, bytes) {
+        Ok(None) => return Ok(()),
+        Ok(Some(before)) => format!(
             "{} has grown from {} to {}",
-            path.display(),
+            lock.path().display(),
             show_size(before),
             show_size(bytes)
-        ));
-    }
+        ),
+        Err(error) if error.is::<Unfit>() => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    crate::display::note(&told);
     Ok(())
 }
