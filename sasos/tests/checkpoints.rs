@@ -62,18 +62,21 @@ fn a_checkpoint_of_many_pages_is_one_moment() {
         }
         let (mut met, mut clones) = (0, Vec::new());
         for _ in 0..300 {
-            if rig.rng.one_in(3) {
-                rig.move_disk();
-            } else if rig.rng.one_in(20) {
-                rig.server.checkpoint_request(&mut rig.world);
-            } else if rig.rng.one_in(20) {
-                let (clone, _) = rig.call(actor, Call::ObjClone, &[first, 0]).unwrap();
-                clones.push((clone, writes.len() as u64));
-            } else {
-                let page = rig.rng.below(PAGES);
-                met += u64::from(rig.server.checkpoint.is_freezing());
-                writes.push(page);
-                rig.store(actor.space, at(page), writes.len() as u64).unwrap();
+            match rig.rng.below(60) {
+                0..20 => rig.move_disk(),
+                20..22 => {
+                    rig.server.checkpoint_request(&mut rig.world);
+                }
+                22..24 => {
+                    let (clone, _) = rig.call(actor, Call::ObjClone, &[first, 0]).unwrap();
+                    clones.push((clone, writes.len() as u64));
+                }
+                _ => {
+                    let page = rig.rng.below(PAGES);
+                    met += u64::from(rig.server.checkpoint.is_freezing());
+                    writes.push(page);
+                    rig.store(actor.space, at(page), writes.len() as u64).unwrap();
+                }
             }
         }
         assert!(met > 0, "no write met a checkpoint in the phase of freezing");
