@@ -331,6 +331,8 @@ interface! {
     /// `SystemControl` operation: drop the snapshot of the name that the four arguments are; that is durable when the call returns. Its blocks come back
     /// within seconds, while nobody wants the disk. `BadAddress`: there is none.
     const CONTROL_DROP_SNAPSHOT: u64 = 5;
+    /// Bytes of the longest name of a snapshot.
+    const SNAPSHOT_NAME_BYTES: usize = 31;
 
     /// Console stream: the terminal.
     const STREAM_TERMINAL: u64 = 0;
@@ -358,9 +360,6 @@ impl ApdDescription {
     /// Size in bytes.
     pub const BYTES: usize = 8 * (2 + APD_SLOTS);
 }
-
-/// The longest name of a snapshot, in bytes.
-pub const SNAPSHOT_NAME_BYTES: usize = 31;
 
 /// The words in which the name of a snapshot passes, for [`CONTROL_KEEP_SNAPSHOT`]; `None` if it is too long.
 pub fn snapshot_words(name: &str) -> Option<[u64; 4]> {

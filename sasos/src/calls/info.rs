@@ -13,7 +13,9 @@ use abi::{
 };
 use kcore::{SpaceId, wait::Key};
 
-use crate::{Answer, Outcome, Server, Stop, World, calls::sight::Sight, lives::continuation::Continuation, lives::thread::Caller};
+use crate::{
+    Answer, Outcome, Server, Stop, World, calls::sight::Sight, lives::continuation::Continuation, lives::thread::Caller,
+};
 
 impl Server {
     /// `SystemInfo`.

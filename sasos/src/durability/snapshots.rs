@@ -100,8 +100,7 @@ impl Server {
         self.threads.record(thread).continuation = Continuation::Snapshot { number, result: None };
         self.poll_checkpoint(world);
         // A small disk that works at once has done it.
-        self.snapshot_answer(caller)
-            .unwrap_or(Err(Stop::Wait(Key::Checkpoint)))
+        self.snapshot_answer(caller).unwrap_or(Err(Stop::Wait(Key::Checkpoint)))
     }
 
     /// What a call is told that has asked before.

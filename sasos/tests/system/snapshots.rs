@@ -63,7 +63,10 @@ fn word_in(system: &System, name: &str, base: u64) -> Option<u64> {
     );
     let name = SnapshotName::new(name).unwrap();
     let (mut store, _) = Store::mount_snapshot(&mut disk, &name).expect("it can be mounted")?;
-    let frame = store.object(base).is_some().then(|| read_first(&mut store, &mut disk, base));
+    let frame = store
+        .object(base)
+        .is_some()
+        .then(|| read_first(&mut store, &mut disk, base));
     store.dismantle(&mut disk);
     frame
 }
@@ -95,7 +98,9 @@ fn a_snapshot_is_durable_when_the_call_returns_and_gone_behind_a_drop() {
     write(&mut system, base, 20, 8);
     assert_eq!(keep(&mut system, first, "two.of-31_bytes.0123456789abcde"), Ok((0, 0)));
     write(&mut system, base, 20, 9);
-    system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]).unwrap();
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
     for (name, value) in [("one", 7), ("two.of-31_bytes.0123456789abcde", 8)] {
         assert_eq!(word_in(&system, name, base), Some(value), "{name}");
     }
@@ -123,13 +128,18 @@ fn they_are_listed_for_those_who_may_govern_the_system() {
     while let Ok((bytes, _)) = system.call(first, Call::SystemInfo, &[TOPIC_SNAPSHOT, next, buffer, PAGE]) {
         assert_eq!(bytes, SnapshotReport::BYTES as u64);
         let report = SnapshotReport::from_words(system.words(first, buffer));
-        assert!(report.generation >= next && report.objects == objects && report.blocks > 0, "{report:?}");
+        assert!(
+            report.generation >= next && report.objects == objects && report.blocks > 0,
+            "{report:?}"
+        );
         assert!(report.time_ns > 0 && report.damaged == 0, "{report:?}");
         next = report.generation + 1;
         seen.push([report.name, report.name2, report.name3, report.name4]);
     }
     assert_eq!(seen, [snapshot_words("one").unwrap(), snapshot_words("three").unwrap()]);
-    system.call(first, Call::SystemInfo, &[TOPIC_STORE, 0, buffer, PAGE]).unwrap();
+    system
+        .call(first, Call::SystemInfo, &[TOPIC_STORE, 0, buffer, PAGE])
+        .unwrap();
     assert_eq!(StoreReport::from_words(system.words(first, buffer)).snapshots, 2);
     // Others see none, and make and drop none.
     let (empty, _) = system.object(first, 1);
@@ -152,7 +162,17 @@ fn what_cannot_be_done_is_told_and_changes_nothing() {
     keep(&mut system, first, "one").unwrap();
     system.quiesce();
     let before = generation(&system);
-    for name in ["", "-a", "a b", ".", "a/b", "ä", "a\0b", "\0", "0123456789012345678901234567890\n"] {
+    for name in [
+        "",
+        "-a",
+        "a b",
+        ".",
+        "a/b",
+        "ä",
+        "a\0b",
+        "\0",
+        "0123456789012345678901234567890\n",
+    ] {
         let mut given = [CONTROL_KEEP_SNAPSHOT, 0, 0, 0, 0];
         for (place, byte) in name.bytes().enumerate() {
             given[1 + place / 8] |= u64::from(byte) << (place % 8 * 8);
@@ -229,7 +249,9 @@ fn a_failing_disk_is_told_and_the_next_request_is_done() {
     assert_eq!(drops(&mut system, first, "one"), Err(Error::DiskError));
     assert_eq!(names(&system), ["one"]);
     system.platform.disk.set_failing(0);
-    system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]).unwrap();
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
     assert_eq!(names(&system), ["one"], "nobody waits for it any more");
     keep(&mut system, first, "two").unwrap();
     drops(&mut system, first, "one").unwrap();
@@ -279,7 +301,11 @@ fn a_caller_that_ends_leaves_nothing_pending() {
         // The place of the thread may be another one's by now.
         let other = system.task(first);
         assert_eq!(keep(&mut system, other, "next"), Ok((0, 0)), "{steps} steps");
-        assert_eq!(drops(&mut system, other, "asked"), Ok((0, 0)), "the checkpoint does what was asked");
+        assert_eq!(
+            drops(&mut system, other, "asked"),
+            Ok((0, 0)),
+            "the checkpoint does what was asked"
+        );
         system.quiesce();
         assert!(names(&system).contains(&"next".to_owned()));
         system.check_to_the_end();
@@ -343,7 +369,9 @@ fn blocks_of_a_dropped_snapshot_come_back_and_all_comes_to_rest() {
         let mut system = System::boot(308);
         let first = system.first;
         let base = object(&mut system, pages, 5);
-        system.call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0]).unwrap();
+        system
+            .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+            .unwrap();
         let rests = |system: &mut System| {
             let mut periods = 0;
             loop {
