@@ -335,6 +335,11 @@ impl Store {
         self.snapshots.outcome.take()
     }
 
+    /// Whether a request waits for a checkpoint, or for the end of one.
+    pub fn is_asked_for_snapshot(&self) -> bool {
+        self.snapshots.runs || self.snapshots.request.is_some()
+    }
+
     /// Takes a request back that no checkpoint has begun with: the next one is as any other.
     pub fn forget_snapshot(&mut self) {
         self.snapshots.request = None;

@@ -259,6 +259,27 @@ fn a_failing_disk_is_told_and_the_next_request_is_done() {
     system.check_to_the_end();
 }
 
+/// The heap is so short that the checkpoint fails before it begins: none that comes later does what was asked of it.
+#[test]
+fn what_a_checkpoint_that_never_began_was_to_do_is_forgotten() {
+    let mut system = System::boot(309);
+    let first = system.first;
+    keep(&mut system, first, "one").unwrap();
+    object(&mut system, 3, 5);
+    let heap = core::mem::replace(&mut system.platform.kernel.hardware.heap_left, 1000);
+    assert_eq!(keep(&mut system, first, "two"), Err(Error::NoMemory));
+    assert_eq!(drops(&mut system, first, "one"), Err(Error::NoMemory));
+    system.platform.kernel.hardware.heap_left = heap;
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
+    assert_eq!(names(&system), ["one"]);
+    drops(&mut system, first, "one").unwrap();
+    keep(&mut system, first, "two").unwrap();
+    assert_eq!(names(&system), ["two"]);
+    system.check_to_the_end();
+}
+
 #[test]
 fn the_second_of_two_waits_for_the_first() {
     let mut system = System::boot(306);
