@@ -52,6 +52,14 @@ const fn refusal(error: SnapshotError) -> Error {
     }
 }
 
+/// The answer to who has asked, by what the store says of the request, and how the checkpoint went. One that went well may have given the request up.
+fn answer_of(outcome: Option<Result<(), SnapshotError>>, checkpoint: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        None | Some(Err(SnapshotError::Checkpoint)) => checkpoint.and(Err(Error::DiskError)),
+        Some(outcome) => outcome.map_err(refusal),
+    }
+}
+
 /// The name in the arguments of a call.
 fn name_in(arguments: &SystemControl) -> Option<SnapshotName> {
     let SystemControl {
@@ -119,16 +127,12 @@ impl Server {
         let Some(asked) = self.checkpoint.asked.take_if(|asked| asked.number <= number) else {
             return;
         };
-        let failed = result.and(Err(Error::DiskError));
-        let result = match self.store.snapshot_outcome() {
-            Some(Err(SnapshotError::Checkpoint)) => failed,
-            Some(outcome) => outcome.map_err(refusal),
+        let outcome = self.store.snapshot_outcome();
+        if outcome.is_none() {
             // It failed before the store began it, and no later one is to do what nobody waits for.
-            None => {
-                self.store.forget_snapshot();
-                failed
-            }
-        };
+            self.store.forget_snapshot();
+        }
+        let result = answer_of(outcome, result);
         if asked.drops && result.is_ok() {
             self.checkpoint.returning = GENERATIONS;
         }
@@ -176,5 +180,33 @@ impl Server {
             blocks: snapshot.blocks,
             damaged: snapshot.is_damaged.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_given_up_is_no_success() {
+        for (outcome, checkpoint, answer) in [
+            (Some(Ok(())), Ok(()), Ok(())),
+            (Some(Err(SnapshotError::DiskFull)), Ok(()), Err(Error::DiskFull)),
+            (Some(Err(SnapshotError::Memory)), Ok(()), Err(Error::NoMemory)),
+            (
+                Some(Err(SnapshotError::Memory)),
+                Err(Error::DiskError),
+                Err(Error::NoMemory),
+            ),
+            (
+                Some(Err(SnapshotError::Checkpoint)),
+                Err(Error::DiskFull),
+                Err(Error::DiskFull),
+            ),
+            (None, Err(Error::NoMemory), Err(Error::NoMemory)),
+            (None, Ok(()), Err(Error::DiskError)),
+        ] {
+            assert_eq!(answer_of(outcome, checkpoint), answer, "{outcome:?} {checkpoint:?}");
+        }
     }
 }

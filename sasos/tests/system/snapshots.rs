@@ -189,6 +189,7 @@ fn what_cannot_be_done_is_told_and_changes_nothing() {
     assert_eq!(system.call(first, Call::SystemControl, &given), Err(Error::BadArgument));
     assert_eq!(keep(&mut system, first, "one"), Err(Error::InUse));
     assert_eq!(drops(&mut system, first, "two"), Err(Error::BadAddress));
+    system.quiesce();
     assert_eq!(generation(&system), before, "what is refused makes no checkpoint");
     for number in 1..SNAPSHOTS_MAX {
         keep(&mut system, first, &format!("s{number}")).unwrap();
@@ -423,4 +424,31 @@ fn blocks_of_a_dropped_snapshot_come_back_and_all_comes_to_rest() {
         assert!(report.free + 8 >= free, "{} of {free} came back ({pages})", report.free);
         system.check_to_the_end();
     }
+}
+
+/// Somebody who writes a little without rest has small checkpoints again, once the blocks are back.
+#[test]
+fn small_checkpoints_are_records_again_behind_a_drop() {
+    let mut system = System::boot(310);
+    let first = system.first;
+    let base = object(&mut system, 300, 5);
+    keep(&mut system, first, "one").unwrap();
+    write(&mut system, base, 300, 6);
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
+    drops(&mut system, first, "one").unwrap();
+    let mut generations = [0; 2];
+    for made in &mut generations {
+        let before = generation(&system);
+        for value in 0..10 {
+            write(&mut system, base, 1, value);
+            system.pass(PERIOD_NS);
+            system.quiesce();
+        }
+        *made = generation(&system) - before;
+    }
+    assert!(generations[0] >= 2 && generations[1] == 0, "{generations:?}");
+    assert_eq!(system.server.store_report().returning, 0);
+    system.check_to_the_end();
 }
