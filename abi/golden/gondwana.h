@@ -106,10 +106,14 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_TOPIC_THREAD UINT64_C(3)
 #define GOND_TOPIC_DOMAIN UINT64_C(4)
 #define GOND_TOPIC_OBJECT UINT64_C(5)
+#define GOND_TOPIC_SNAPSHOT UINT64_C(6)
 #define GOND_CONTROL_CHECKPOINT UINT64_C(0)
 #define GOND_CONTROL_POWER_OFF UINT64_C(1)
 #define GOND_CONTROL_REBOOT UINT64_C(2)
 #define GOND_CONTROL_SCRUB UINT64_C(3)
+#define GOND_CONTROL_KEEP_SNAPSHOT UINT64_C(4)
+#define GOND_CONTROL_DROP_SNAPSHOT UINT64_C(5)
+#define GOND_SNAPSHOT_NAME_BYTES UINT64_C(31)
 #define GOND_STREAM_TERMINAL UINT64_C(0)
 #define GOND_STREAM_CONTROL UINT64_C(1)
 #define GOND_FOREVER UINT64_C(0xffffffffffffffff)
@@ -246,8 +250,13 @@ typedef struct {
     uint64_t scrub_all;
     uint64_t scrub_damaged;
     uint64_t scrubs;
+    uint64_t reads;
+    uint64_t writes;
+    uint64_t flushes;
+    uint64_t snapshots;
+    uint64_t returning;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 120, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 160, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -263,6 +272,32 @@ _Static_assert(offsetof(gond_store_report, scrub_seen) == 88, "StoreReport.scrub
 _Static_assert(offsetof(gond_store_report, scrub_all) == 96, "StoreReport.scrub_all");
 _Static_assert(offsetof(gond_store_report, scrub_damaged) == 104, "StoreReport.scrub_damaged");
 _Static_assert(offsetof(gond_store_report, scrubs) == 112, "StoreReport.scrubs");
+_Static_assert(offsetof(gond_store_report, reads) == 120, "StoreReport.reads");
+_Static_assert(offsetof(gond_store_report, writes) == 128, "StoreReport.writes");
+_Static_assert(offsetof(gond_store_report, flushes) == 136, "StoreReport.flushes");
+_Static_assert(offsetof(gond_store_report, snapshots) == 144, "StoreReport.snapshots");
+_Static_assert(offsetof(gond_store_report, returning) == 152, "StoreReport.returning");
+typedef struct {
+    uint64_t name;
+    uint64_t name2;
+    uint64_t name3;
+    uint64_t name4;
+    uint64_t generation;
+    uint64_t time_ns;
+    uint64_t objects;
+    uint64_t blocks;
+    uint64_t damaged;
+} gond_snapshot_report;
+_Static_assert(sizeof(gond_snapshot_report) == 72, "SnapshotReport");
+_Static_assert(offsetof(gond_snapshot_report, name) == 0, "SnapshotReport.name");
+_Static_assert(offsetof(gond_snapshot_report, name2) == 8, "SnapshotReport.name2");
+_Static_assert(offsetof(gond_snapshot_report, name3) == 16, "SnapshotReport.name3");
+_Static_assert(offsetof(gond_snapshot_report, name4) == 24, "SnapshotReport.name4");
+_Static_assert(offsetof(gond_snapshot_report, generation) == 32, "SnapshotReport.generation");
+_Static_assert(offsetof(gond_snapshot_report, time_ns) == 40, "SnapshotReport.time_ns");
+_Static_assert(offsetof(gond_snapshot_report, objects) == 48, "SnapshotReport.objects");
+_Static_assert(offsetof(gond_snapshot_report, blocks) == 56, "SnapshotReport.blocks");
+_Static_assert(offsetof(gond_snapshot_report, damaged) == 64, "SnapshotReport.damaged");
 typedef struct {
     uint64_t script;
     uint64_t processors;
@@ -556,7 +591,7 @@ static inline gond_result ConsoleForeground(uint64_t thread) { return gond_call(
 static inline gond_result ClockRead(void) { return gond_call(75, 0, 0, 0, 0, 0, 0); }
 static inline gond_result RandomRead(void) { return gond_call(76, 0, 0, 0, 0, 0, 0); }
 static inline gond_result SystemInfo(uint64_t topic, uint64_t index, uint64_t buffer, uint64_t room) { return gond_call(77, topic, index, buffer, room, 0, 0); }
-static inline gond_result SystemControl(uint64_t operation, uint64_t argument) { return gond_call(78, operation, argument, 0, 0, 0, 0); }
+static inline gond_result SystemControl(uint64_t operation, uint64_t argument, uint64_t second, uint64_t third, uint64_t fourth) { return gond_call(78, operation, argument, second, third, fourth, 0); }
 static inline gond_result NucleusLogWrite(uint64_t bytes, uint64_t count) { return gond_call(256, bytes, count, 0, 0, 0, 0); }
 static inline gond_result NucleusMachineStop(uint64_t exit) { return gond_call(257, exit, 0, 0, 0, 0, 0); }
 static inline gond_result NucleusThreadSelf(void) { return gond_call(258, 0, 0, 0, 0, 0, 0); }

@@ -178,8 +178,8 @@ calls! {
         "A word from the system's random generator.";
     77 SystemInfo system_info(topic, index, buffer, room) -> "bytes", ""; "W on the buffer";
         "Writes the report that the topic names. Lists leave out what the caller may not see: with D on the root directory everything is in them, otherwise the threads of the caller's task and their descendants, their domains and callees, and objects that the caller's domain made or is known to have a right on.";
-    78 SystemControl system_control(operation, argument) -> "", ""; "D on the root directory";
-        "Checkpoint, power off, reboot.";
+    78 SystemControl system_control(operation, argument, second, third, fourth) -> "", ""; "D on the root directory";
+        "What the operation says, one of the CONTROL_ constants: checkpoint, power off, reboot, scrub, snapshots. The last three are for names of snapshots alone.";
 }
 
 #[cfg(test)]

@@ -262,6 +262,32 @@ interface! {
         writes,
         /// Flushes since start.
         flushes,
+        /// Snapshots.
+        snapshots,
+        /// 1 as long as blocks come back that snapshots held which were dropped.
+        returning,
+    }
+
+    /// The report of `SystemInfo` about a snapshot. Its name is that of [`CONTROL_KEEP_SNAPSHOT`].
+    struct SnapshotReport {
+        /// Bytes 0 to 7 of its name.
+        name,
+        /// Bytes 8 to 15.
+        name2,
+        /// Bytes 16 to 23.
+        name3,
+        /// Bytes 24 to 31.
+        name4,
+        /// The generation of the disk that it is: no two snapshots have the same.
+        generation,
+        /// When it was made, in nanoseconds since 1970.
+        time_ns,
+        /// Objects in it.
+        objects,
+        /// Blocks that it holds, alone or with others.
+        blocks,
+        /// 1 if what tells of its blocks is damaged: part of the disk is not used until a repair.
+        damaged,
     }
 
     /// The report of `SystemInfo` about the boot.
@@ -292,6 +318,8 @@ interface! {
     const TOPIC_DOMAIN: u64 = 4;
     /// `SystemInfo` topic: the [`ObjectInfo`] of the first object whose base is at least `index`.
     const TOPIC_OBJECT: u64 = 5;
+    /// `SystemInfo` topic: the [`SnapshotReport`] of the first snapshot whose generation is at least `index`; `BadAddress` without D on the root directory.
+    const TOPIC_SNAPSHOT: u64 = 6;
 
     /// `SystemControl` operation: make everything stable now.
     const CONTROL_CHECKPOINT: u64 = 0;
@@ -301,6 +329,16 @@ interface! {
     const CONTROL_REBOOT: u64 = 2;
     /// `SystemControl` operation: look at all that is stored, in the background; the argument is 1 to begin, 0 to end that. Returns at once.
     const CONTROL_SCRUB: u64 = 3;
+    /// `SystemControl` operation: keep the state of the whole disk by a name, as a snapshot; it is durable when the call returns. The four arguments
+    /// are the bytes of the name, from the lowest of the first word on, and zeroes behind it: 1 to 31 letters, digits, hyphens, underscores
+    /// and full stops of ASCII, of which the first is a letter or a digit. `BadArgument`: it is no name; `InUse`: there is one of that name; `TableFull`: there
+    /// are 64; `DiskFull`, `NoMemory`; `DiskError`: the checkpoint that was to make it failed.
+    const CONTROL_KEEP_SNAPSHOT: u64 = 4;
+    /// `SystemControl` operation: drop the snapshot of the name that the four arguments are; that is durable when the call returns. Its blocks come back
+    /// within seconds, while nobody wants the disk. `BadAddress`: there is none.
+    const CONTROL_DROP_SNAPSHOT: u64 = 5;
+    /// Bytes of the longest name of a snapshot.
+    const SNAPSHOT_NAME_BYTES: usize = 31;
 
     /// Console stream: the terminal.
     const STREAM_TERMINAL: u64 = 0;
@@ -327,6 +365,29 @@ pub struct ApdDescription {
 impl ApdDescription {
     /// Size in bytes.
     pub const BYTES: usize = 8 * (2 + APD_SLOTS);
+}
+
+/// The words in which the name of a snapshot passes, for [`CONTROL_KEEP_SNAPSHOT`]; `None` if it is too long.
+pub fn snapshot_words(name: &str) -> Option<[u64; 4]> {
+    let mut bytes = [0; 32];
+    bytes[..SNAPSHOT_NAME_BYTES]
+        .get_mut(..name.len())?
+        .copy_from_slice(name.as_bytes());
+    let mut words = [0; 4];
+    for (word, eight) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*eight);
+    }
+    Some(words)
+}
+
+/// The bytes of such words, and how many there are before the zeroes at the end.
+pub fn snapshot_bytes(words: [u64; 4]) -> ([u8; 32], usize) {
+    let mut bytes = [0; 32];
+    for (eight, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *eight = word.to_le_bytes();
+    }
+    let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    (bytes, length)
 }
 
 /// The name of a kind of exception.

@@ -142,7 +142,7 @@ safe_calls! {
     AddressWake address_wake(address, count) -> one;
     ConsoleForeground console_foreground(thread) -> none;
     ClockRead clock_read() -> two;
-    SystemControl system_control(operation, argument) -> none;
+    SystemControl system_control(operation, argument, second, third, fourth) -> none;
 }
 
 /// Defines calls that take an object away, or a part of it: a safe function that refuses what Rust owns, and one that

@@ -1,11 +1,14 @@
 //! Reports of the system about itself, and switching it off.
 
+use alloc::string::String;
+
 use abi::{
-    error::Result,
+    error::{Error, Result},
     layout::{
-        BootReport, CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport,
-        ObjectInfo, StoreReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
-        ThreadReport,
+        BootReport, CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF,
+        CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport, ObjectInfo, SnapshotReport, StoreReport, TOPIC_BOOT,
+        TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
+        snapshot_bytes, snapshot_words,
     },
 };
 
@@ -53,6 +56,8 @@ list!(/// Domains.
     domains: DomainReport by domain, TOPIC_DOMAIN);
 list!(/// Objects.
     objects: ObjectInfo by base, TOPIC_OBJECT);
+list!(/// Snapshots, in the order in which they were made. They are nobody's own.
+    snapshots: SnapshotReport by generation, TOPIC_SNAPSHOT);
 
 /// How the session went, as the host tool will be told.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -68,7 +73,7 @@ pub enum Outcome {
 /// # Errors
 /// As `SystemControl`.
 pub fn checkpoint() -> Result<()> {
-    call::system_control(CONTROL_CHECKPOINT, 0)
+    control(CONTROL_CHECKPOINT, 0)
 }
 
 /// Makes everything stable and powers off.
@@ -80,7 +85,7 @@ pub fn power_off(outcome: Outcome) -> Result<()> {
         Outcome::Success => abi::host::EXIT_SUCCESS,
         Outcome::Failure => abi::host::EXIT_FAILURE,
     };
-    call::system_control(CONTROL_POWER_OFF, value.into())
+    control(CONTROL_POWER_OFF, value.into())
 }
 
 /// Makes everything stable and starts anew.
@@ -88,7 +93,7 @@ pub fn power_off(outcome: Outcome) -> Result<()> {
 /// # Errors
 /// As `SystemControl`.
 pub fn reboot() -> Result<()> {
-    call::system_control(CONTROL_REBOOT, 0)
+    control(CONTROL_REBOOT, 0)
 }
 
 /// Begins to look at all that is stored, in the background, unless that is under way. [`store`] tells how far it is.
@@ -96,7 +101,7 @@ pub fn reboot() -> Result<()> {
 /// # Errors
 /// As `SystemControl`.
 pub fn scrub() -> Result<()> {
-    call::system_control(CONTROL_SCRUB, 1)
+    control(CONTROL_SCRUB, 1)
 }
 
 /// Ends that.
@@ -104,7 +109,40 @@ pub fn scrub() -> Result<()> {
 /// # Errors
 /// As `SystemControl`.
 pub fn stop_scrub() -> Result<()> {
-    call::system_control(CONTROL_SCRUB, 0)
+    control(CONTROL_SCRUB, 0)
+}
+
+/// Keeps the state of the whole disk by a name, as a snapshot: 1 to 31 letters, digits, hyphens, underscores and full stops, of which the first is a letter
+/// or a digit. It is durable when this returns. A program that is stopped while it waits may have made it.
+///
+/// # Errors
+/// As `SystemControl`: [`Error::BadArgument`] for what is no name, [`Error::InUse`] if there is one of that name, [`Error::TableFull`] if there are 64,
+/// [`Error::DiskFull`], [`Error::NoMemory`], [`Error::DiskError`].
+pub fn keep_snapshot(name: &str) -> Result<()> {
+    of_name(CONTROL_KEEP_SNAPSHOT, name)
+}
+
+/// Drops the snapshot of a name. Its blocks come back within seconds, while nobody wants the disk: `returning` of [`store`] tells whether that is still to come.
+///
+/// # Errors
+/// As [`keep_snapshot`]; [`Error::BadAddress`] if there is none of that name.
+pub fn drop_snapshot(name: &str) -> Result<()> {
+    of_name(CONTROL_DROP_SNAPSHOT, name)
+}
+
+/// The name in a report of [`snapshots`].
+pub fn snapshot_name(report: &SnapshotReport) -> String {
+    let (bytes, length) = snapshot_bytes([report.name, report.name2, report.name3, report.name4]);
+    String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned()
+}
+
+fn of_name(operation: u64, name: &str) -> Result<()> {
+    let [argument, second, third, fourth] = snapshot_words(name).ok_or(Error::BadArgument)?;
+    call::system_control(operation, argument, second, third, fourth)
+}
+
+fn control(operation: u64, argument: u64) -> Result<()> {
+    call::system_control(operation, argument, 0, 0, 0)
 }
 
 /// The words of a report; what the system does not know of it is zero.

@@ -236,7 +236,24 @@ fn cost_of_chain(groups: u64) -> u64 {
 impl Store {
     /// The snapshots, in the order in which they were made.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        self.snapshots.known.iter().map(|known| Snapshot {
+        self.snapshots.known.iter().map(|known| self.snapshot(known))
+    }
+
+    /// The one of the lowest generation that is at least this.
+    pub fn snapshot_from(&self, generation: u64) -> Option<Snapshot> {
+        let known = self.snapshots.known.iter();
+        let known = known.filter(|known| known.record.generation >= generation);
+        let first = known.min_by_key(|known| known.record.generation)?;
+        Some(self.snapshot(first))
+    }
+
+    /// How many there are.
+    pub fn snapshot_count(&self) -> usize {
+        self.snapshots.known.len()
+    }
+
+    fn snapshot(&self, known: &Known) -> Snapshot {
+        Snapshot {
             name: known.record.name,
             generation: known.record.generation,
             time: known.record.time,
@@ -244,7 +261,7 @@ impl Store {
             blocks: known.record.blocks,
             identity: Identity::of(&known.record, self.checksums.key()),
             is_damaged: known.is_damaged,
-        })
+        }
     }
 
     /// Has the next checkpoint make a snapshot of what it makes durable. Begin one then; when it is done or has failed,
@@ -316,6 +333,17 @@ impl Store {
     /// How the last request for a snapshot has ended, once; `None` as long as it has not.
     pub fn snapshot_outcome(&mut self) -> Option<Result<(), SnapshotError>> {
         self.snapshots.outcome.take()
+    }
+
+    /// Whether a request waits for a checkpoint, or for the end of one.
+    pub fn is_asked_for_snapshot(&self) -> bool {
+        self.snapshots.runs || self.snapshots.request.is_some()
+    }
+
+    /// Takes a request back that no checkpoint has begun with: the next one is as any other.
+    pub fn forget_snapshot(&mut self) {
+        self.snapshots.request = None;
+        self.snapshots.promised = 0;
     }
 
     /// Blocks that only snapshots hold, those that tell of them included.

@@ -1,6 +1,7 @@
 //! The commands: a table of names, usage, help and functions.
 
 mod objects;
+mod snapshots;
 mod system;
 
 use alloc::{string::String, vec::Vec};
@@ -244,6 +245,15 @@ static COMMANDS: &[Command] = &[
         "It reads while nobody else wants the disk, 1 MiB a second at most, and names damage on the terminal. 'scrub wait' \
          waits for the end (Ctrl-C leaves it running), 'scrub stop' ends it.",
         Plain(system::scrub),
+    ),
+    command(
+        "snapshot",
+        "keep NAME | ls | drop NAME",
+        "keep the state of the whole disk by a name, list such states, or drop one",
+        "A snapshot is all that is kept as it is now, and is on the disk when the command ends. It takes room as things change that it holds; \
+         'ls' shows how much it holds alone or with others. What only a dropped one held is free again within seconds. To look into one, \
+         compare or go back is for './gond snapshot IMAGE' while the system is off: to go back takes every program's objects away.",
+        Plain(snapshots::snapshot),
     ),
     command(
         "run",

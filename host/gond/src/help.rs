@@ -294,7 +294,8 @@ letters, digits, '-', '_' and '.'; an image has 64 snapshots at most.
 
 './gond run --snapshot NAME' starts from one and leaves the image as it is;
 './gond ls' and './gond export' take --snapshot, too. The image must not be in
-use. './gond check IMAGE' checks its snapshots.
+use: while the system runs, the shell's 'snapshot' keeps, lists and drops them.
+'./gond check IMAGE' checks its snapshots.
 ";
 
 const SEND: &str = "\

@@ -147,6 +147,16 @@ impl Server {
         }
     }
 
+    /// What the store is to do about snapshots is what somebody has asked for.
+    fn check_snapshots(&self) -> Result<(), Broken> {
+        let has_asked = self.checkpoint.asked.is_some();
+        ensure(
+            has_asked || !self.store.is_asked_for_snapshot(),
+            "a snapshot that nobody asked for",
+            0,
+        )
+    }
+
     /// No active object stands in a slot that is free, there is room for the addresses of all to come back, and the names of Clists are counted.
     fn check_addresses(&self) -> Result<(), Broken> {
         let window = slot_of(FIRST_FREE)..slot_of(OBJECTS_END);
@@ -253,6 +263,7 @@ impl Server {
         }
         self.check_ledger(&mut sums)?;
         self.check_addresses()?;
+        self.check_snapshots()?;
         match self.check_nodes(world) {
             Some((what, at)) => Err(Broken { what, at }),
             None => Ok(()),

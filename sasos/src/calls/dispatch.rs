@@ -214,6 +214,7 @@ impl Server {
                     goal: Goal::Checkpoint(number),
                     ..
                 } => self.checkpoint_reached(number).is_none(),
+                Continuation::Snapshot { result, .. } => result.is_none(),
                 _ => self.checkpoint.is_running() || self.checkpoint.is_wanted() || self.checkpoint.is_closing(),
             },
             // The end of a task, which this event may have brought about, ends callees.

@@ -6,13 +6,16 @@ use abi::{
     call::arguments::{SystemControl, SystemInfo},
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
-        CONTROL_CHECKPOINT, CONTROL_POWER_OFF, CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport, TOPIC_BOOT,
-        TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE, TOPIC_THREAD,
+        CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF, CONTROL_REBOOT,
+        CONTROL_SCRUB, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT,
+        TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD,
     },
 };
 use kcore::{SpaceId, wait::Key};
 
-use crate::{Answer, Outcome, Server, Stop, World, lives::continuation::Continuation, lives::thread::Caller};
+use crate::{
+    Answer, Outcome, Server, Stop, World, calls::sight::Sight, lives::continuation::Continuation, lives::thread::Caller,
+};
 
 impl Server {
     /// `SystemInfo`.
@@ -43,6 +46,14 @@ impl Server {
             }
             TOPIC_OBJECT => {
                 let report = self.next_object(world, caller, index)?.ok_or(Error::BadAddress)?;
+                self.tell(world, caller, place, &report.to_bytes())
+            }
+            TOPIC_SNAPSHOT => {
+                let report = match self.sight(world, caller)? {
+                    Sight::All => self.snapshot_report(index),
+                    Sight::Own => None,
+                };
+                let report = report.ok_or(Error::BadAddress)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
             _ => Err(Error::BadArgument.into()),
@@ -99,15 +110,21 @@ impl Server {
         Ok((0, 0))
     }
 
-    /// `SystemControl`: operation, argument.
+    /// `SystemControl`: operation, arguments.
     pub fn system_control(&mut self, world: &mut impl World, caller: Caller, arguments: SystemControl) -> Outcome {
-        let SystemControl { operation, argument } = arguments;
+        let SystemControl {
+            operation, argument, ..
+        } = arguments;
         let exit = match operation {
             CONTROL_CHECKPOINT => None,
             CONTROL_POWER_OFF if argument == u64::from(EXIT_SUCCESS) || argument == u64::from(EXIT_FAILURE) => {
                 Some(argument as u8)
             }
             CONTROL_REBOOT => Some(EXIT_REBOOT),
+            CONTROL_KEEP_SNAPSHOT | CONTROL_DROP_SNAPSHOT => {
+                let drops = operation == CONTROL_DROP_SNAPSHOT;
+                return Outcome::from(self.snapshot_control(world, caller, drops, &arguments));
+            }
             CONTROL_SCRUB => return Outcome::from(self.scrub_control(world, caller, argument)),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };

@@ -23,6 +23,7 @@ use crate::{
     containers::Map,
     directory::object::ObjectId,
     durability::freeze::{COST_LET_GO, Freezing},
+    durability::snapshots::Asked,
     lives::budget::Cost,
     pages::pager::index_of,
 };
@@ -30,7 +31,7 @@ use crate::{
 /// Time between two checkpoints while something changes.
 pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
-const HELD_MANY: u64 = 64;
+pub(super) const HELD_MANY: u64 = 64;
 /// Blocks that a scrub looks at in a period, while nobody wants the disk: 1 MiB, for some three million instructions.
 const SCRUB_BLOCKS: u64 = 256;
 /// The cost of taking a page in that was read.
@@ -107,6 +108,10 @@ pub struct Checkpoints {
     failures: Failures,
     /// The last ticket whose failure is no longer listed.
     forgotten_failures: Option<Ticket>,
+    /// Who has asked for a snapshot, or to drop one.
+    pub(crate) asked: Option<Asked>,
+    /// Generations that are still to be asked for until all blocks of snapshots that were dropped have come back.
+    pub(crate) returning: u8,
     /// Slots that persistent objects gave up: the number of the checkpoint from which on the disk agrees and the first slot, to their count.
     held: Map<(u64, u64), u64>,
     /// Whether the table has changed since the last checkpoint was begun.
@@ -372,8 +377,11 @@ impl Server {
             self.store.scrub_some(SCRUB_BLOCKS);
         }
         // Blocks of removed objects are free after a second checkpoint.
-        let frees = self.store.stats().held > HELD_MANY;
-        if self.pager.dirty > 0 || self.checkpoint.changed || frees {
+        let held = self.store.stats().held;
+        let frees = held > HELD_MANY;
+        if self.brings_back(held) {
+            self.checkpoint.request_generation();
+        } else if self.pager.dirty > 0 || self.checkpoint.changed || frees {
             self.checkpoint.request();
         } else if !self.checkpoint.is_busy() && !self.checkpoint.is_closing() {
             self.store.seal(world);
@@ -512,6 +520,7 @@ impl Server {
             Ok(()) => self.checkpoint.good = running.number,
             Err(_) => self.checkpoint.changed = true,
         }
+        self.snapshot_over(running.number, result);
         self.bound_dirty_pages();
         world.wake(Key::Checkpoint, u32::MAX);
     }
@@ -596,6 +605,8 @@ impl Server {
             reads: stats.reads,
             writes: stats.writes,
             flushes: stats.flushes,
+            snapshots: self.store.snapshot_count() as u64,
+            returning: u64::from(self.store.is_reclaiming() || self.checkpoint.returning > 0),
         }
     }
 }

@@ -141,6 +141,13 @@ pub enum Continuation {
     CheckpointForRoom(u64),
     /// `SystemControl` waits for the checkpoint with this number.
     Checkpoint(u64),
+    /// `SystemControl` has asked the checkpoint with this number to make or drop a snapshot.
+    Snapshot {
+        /// The number.
+        number: u64,
+        /// How that went, once it is over.
+        result: Option<Result<(), Error>>,
+    },
     /// `SemWait` waits for the semaphore at an address, which had this serial number.
     Semaphore(u64, u64),
     /// `AddressWait` waits on the word at an address.
@@ -163,7 +170,11 @@ impl Continuation {
     pub(crate) const fn has_taken_effect(&self) -> bool {
         matches!(
             self,
-            Self::Durable { .. } | Self::Checkpoint(_) | Self::Cut { .. } | Self::CloneFails { .. }
+            Self::Durable { .. }
+                | Self::Checkpoint(_)
+                | Self::Snapshot { .. }
+                | Self::Cut { .. }
+                | Self::CloneFails { .. }
         )
     }
 
@@ -192,6 +203,7 @@ impl Continuation {
             | Self::UnMaps(..)
             | Self::ApdForgets { .. }
             | Self::Checkpoint(_)
+            | Self::Snapshot { .. }
             | Self::Semaphore(..)
             | Self::Address(_)
             | Self::Wakes(..)

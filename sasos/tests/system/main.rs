@@ -21,6 +21,7 @@ mod fuzz;
 mod locks;
 mod named;
 mod sight;
+mod snapshots;
 mod storm;
 mod tasks;
 mod tokens;

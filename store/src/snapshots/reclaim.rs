@@ -96,7 +96,7 @@ impl Reclaim {
         }
     }
 
-    /// A generation is durable.
+    /// There may be heap again: a generation is durable.
     pub(crate) fn go_on(&mut self) {
         self.is_stalled = false;
     }
@@ -128,6 +128,14 @@ impl Store {
     /// Whether blocks that snapshots which were dropped held are being looked for: they come back later.
     pub fn is_reclaiming(&self) -> bool {
         self.snapshots.reclaim.runs()
+    }
+
+    /// Has a search that lacked heap or frames try again with the next polls.
+    pub fn reclaim_again(&mut self) {
+        if self.snapshots.reclaim.runs() {
+            self.snapshots.reclaim.go_on();
+            self.awake = true;
+        }
     }
 
     /// Goes on until a block is on its way, as far as the budget reaches.

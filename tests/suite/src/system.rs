@@ -238,19 +238,23 @@ fn random(_: &Setting) -> Outcome {
 }
 
 fn control_refusals(_: &Setting) -> Outcome {
-    for operation in [abi::layout::CONTROL_SCRUB + 1, 100, u64::MAX] {
-        ensure_error!(call::system_control(operation, 0), BadArgument);
+    let control = |operation, argument| call::system_control(operation, argument, 0, 0, 0);
+    for operation in [abi::layout::CONTROL_DROP_SNAPSHOT + 1, 100, u64::MAX] {
+        ensure_error!(control(operation, 0), BadArgument);
+    }
+    // No snapshot has these for a name.
+    for word in [0, 1, 0x2f61, 0x61_0061, u64::MAX] {
+        for operation in [abi::layout::CONTROL_KEEP_SNAPSHOT, abi::layout::CONTROL_DROP_SNAPSHOT] {
+            ensure_error!(control(operation, word), BadArgument);
+        }
     }
     // Neither does a scrub begin or end for a word that means nothing.
     for word in [2, u64::MAX] {
-        ensure_error!(call::system_control(abi::layout::CONTROL_SCRUB, word), BadArgument);
+        ensure_error!(control(abi::layout::CONTROL_SCRUB, word), BadArgument);
     }
     // A power-off with an outcome that there is not must not happen.
     for outcome in [0, 1, 0x12, 0x13, 0x110, u64::MAX] {
-        ensure_error!(
-            call::system_control(abi::layout::CONTROL_POWER_OFF, outcome),
-            BadArgument
-        );
+        ensure_error!(control(abi::layout::CONTROL_POWER_OFF, outcome), BadArgument);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod nonsense;
 mod person;
 mod rot;
 mod shelf;
+mod states;
 mod unnamed;
 
 use super::{Bench, built, play, slurp};
@@ -92,6 +93,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     rot::run(&mut stand)?;
     unnamed::run(&mut stand)?;
     shelf::run(&mut stand)?;
+    states::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }
