@@ -3,11 +3,13 @@
 use abi::{
     Call, Error,
     address::PAGE,
+    host::EXIT_SUCCESS,
     layout::{
         CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, SnapshotReport, StoreReport, TOPIC_SNAPSHOT,
         TOPIC_STORE, snapshot_words,
     },
 };
+use kcore::Machine;
 use kcore::{ThreadId, space::Tags};
 use sasos::durability::checkpoint::PERIOD_NS;
 use sim::{machine::Platform, rng::Rng, seeds};
@@ -451,4 +453,84 @@ fn small_checkpoints_are_records_again_behind_a_drop() {
     assert!(generations[0] >= 2 && generations[1] == 0, "{generations:?}");
     assert_eq!(system.server.store_report().returning, 0);
     system.check_to_the_end();
+}
+
+/// The search for blocks that come back finds no frame to read into, and goes on when there are some: nobody else makes a checkpoint.
+#[test]
+fn a_search_that_lacks_frames_goes_on_with_the_clock() {
+    let mut system = System::boot(311);
+    let first = system.first;
+    let base = object(&mut system, 300, 5);
+    keep(&mut system, first, "other").unwrap();
+    write(&mut system, base, 300, 6);
+    keep(&mut system, first, "one").unwrap();
+    write(&mut system, base, 300, 7);
+    system
+        .call(first, Call::SystemControl, &[CONTROL_CHECKPOINT, 0])
+        .unwrap();
+    system.quiesce();
+    drops(&mut system, first, "one").unwrap();
+    let mut hoard = Vec::new();
+    while let Ok(frame) = system.platform.frame_any() {
+        hoard.push(frame);
+    }
+    let pass = |system: &mut System, periods| {
+        for _ in 0..periods {
+            system.pass(PERIOD_NS);
+            system.quiesce();
+        }
+    };
+    pass(&mut system, 5);
+    assert!(system.server.store.is_reclaiming(), "it was not kept from it");
+    for frame in hoard {
+        system.platform.frame_release(frame);
+    }
+    pass(&mut system, 10);
+    assert_eq!(system.server.store_report().returning, 0);
+    system.check_to_the_end();
+}
+
+/// The machine stops, whoever asks for a snapshot meanwhile, and what is there then is whole.
+#[test]
+fn a_machine_that_is_told_to_stop_does_so_beside_a_request() {
+    for steps in 0..60 {
+        let mut system = System::boot(312);
+        let first = system.first;
+        let base = object(&mut system, 60, 5);
+        let other = system.task(first);
+        let asks =
+            |system: &mut System| system.start(other, Call::SystemControl, &arguments(CONTROL_KEEP_SNAPSHOT, "one"));
+        let is_first = steps % 2 == 0;
+        if is_first {
+            asks(&mut system);
+        } else {
+            system.ask_for_the_end(first, EXIT_SUCCESS);
+        }
+        for _ in 0..steps {
+            system.step();
+        }
+        if !is_first && system.platform.kernel.hardware.stop.is_none() {
+            asks(&mut system);
+        }
+        if is_first {
+            system.ask_for_the_end(first, EXIT_SUCCESS);
+        }
+        for _ in 0..2000 {
+            system.step();
+        }
+        assert_eq!(
+            system.platform.kernel.hardware.stop,
+            Some(EXIT_SUCCESS),
+            "{steps} steps"
+        );
+        let disk = system.platform.disk.crash(&[], Rng::new(1));
+        let system = System::mount(disk, 4096, Rng::new(2));
+        assert!(system.server.store.object(base).is_some());
+        if is_first {
+            assert_eq!(names(&system), ["one"], "{steps} steps");
+        }
+        for name in names(&system) {
+            assert_eq!(word_in(&system, &name, base), Some(5));
+        }
+    }
 }

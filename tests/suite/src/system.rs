@@ -4,7 +4,7 @@ use abi::{
     Call, Error, Rights,
     address::{PAGE, ROOT_DIRECTORY},
     kernel_page::{DOMAIN_ECHO, DOMAIN_RANDOM, DOMAINS, FEATURE_SERVER, KERNEL_PAGE, SYSTEM_CALL_STUB},
-    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT, TOPIC_THREAD},
+    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_THREAD},
 };
 use rt::{Object, call, system, task::Options};
 
@@ -67,7 +67,7 @@ fn topics(_: &Setting) -> Outcome {
         "{boot:?}"
     );
     let mut words = [0; 16];
-    for topic in [TOPIC_OBJECT + 1, 100, u64::MAX] {
+    for topic in [TOPIC_SNAPSHOT + 1, 100, u64::MAX] {
         ensure_error!(call::system_info(topic, 0, &mut words), BadArgument);
     }
     Ok(())
@@ -91,7 +91,7 @@ fn lists(_: &Setting) -> Outcome {
         "objects are not in order"
     );
     let mut words = [0; 16];
-    for topic in 3..=TOPIC_OBJECT {
+    for topic in 3..=TOPIC_SNAPSHOT {
         ensure!(
             call::system_info(topic, u64::MAX, &mut words).is_err(),
             "topic {topic} has an entry at the end of all numbers"
