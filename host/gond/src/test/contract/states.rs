@@ -37,8 +37,8 @@ pub fn run(stand: &mut Stand<'_, '_>) -> Result<()> {
     )?;
     let lines: Vec<&str> = ran.output.lines().collect();
     let is_told = ran.status == Some(0)
-        && matches!(lines[..], ["there are no snapshots", "kept 'one'", head, one, "after"]
-            if head.starts_with("name") && one.starts_with("one ") && !one.contains("damaged"));
+        && matches!(lines[..], ["there are no snapshots", made, "kept 'one'", head, one, "after", ..]
+            if made.starts_with("first: ") && head.starts_with("name") && one.starts_with("one ") && !one.contains("damaged"));
     let outcome = if is_told { Ok(()) } else { ran.expect(0, "…") };
     states.bench.report("the shell keeps a snapshot and lists it", outcome);
 
