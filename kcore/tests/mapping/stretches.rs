@@ -128,3 +128,23 @@ fn a_range_of_few_pages_is_flushed_in_one_piece() {
         assert_eq!(world.translate(2, 100), left);
     }
 }
+
+/// A page of 1 GiB was parted, so that its slots go one by one, each a step of the piece: they went in 6 pieces, the longest of which took 39,937 instructions.
+#[test]
+fn slots_of_a_parted_page_go_in_pieces() {
+    let mut world = World::new(&[LARGE], &[], 1 << 20);
+    world.create(0, 50_000).expect("a space");
+    let gib = memory(0x4_0000, GIB, RWX);
+    world.run(&give(How::Map, 0, gib, 1, gib)).expect("it goes");
+    world
+        .run(&flush(1, page(0x4_0007), RWX, Own::Too))
+        .expect("its first slot is parted");
+    for rights in [Rights::W, RWX] {
+        let taken = flush(0, gib, rights, Own::Kept);
+        let mut pieces = 1;
+        while world.step(&taken) == Ok(Progress::More) {
+            pieces += 1;
+        }
+        assert!((16..=32).contains(&pieces), "{rights}: {pieces} pieces");
+    }
+}

@@ -19,6 +19,12 @@ use crate::{
     paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
 };
 
+/// Steps of a link that a space itself loses, and of its owner's table, which nobody links then.
+const LINK_STEPS: i32 = 4 * UNIT;
+
+/// Steps of a slot of a mapping of 1 GiB that was parted, when it is taken as one entry.
+const SLOT_STEPS: i32 = 2 * UNIT;
+
 /// The extent of a flush.
 #[derive(Copy, Clone)]
 struct Scope {
@@ -89,6 +95,7 @@ impl<H: Hardware> Work<'_, H> {
                         let table = self.mapping.tree.get(link).parent;
                         self.take_link(link, rights);
                         self.unshare(table);
+                        self.budget -= LINK_STEPS;
                     }
                     at = found.page + pages(1);
                 }
@@ -474,7 +481,7 @@ impl<H: Hardware> Work<'_, H> {
             }
             self.take_entries(node, first + index as u64 * pages(1), 1, rights);
             self.mapping.tree.get_mut(node).cursor = index as u16 + 1;
-            self.budget -= 4;
+            self.budget -= SLOT_STEPS;
         }
         true
     }
