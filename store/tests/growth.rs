@@ -1,44 +1,23 @@
 //! A store that grows: what it holds stays, the bitmaps find another place, and a power cut leaves the old size or the new one.
 
+mod kept;
 mod plain;
 mod shown;
 
+use kept::{Medium, State, name, on, record};
 use plain::PlainWorld;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use store::{
     BLOCK, BLOCKS_MAX, BadSize, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, GrowError,
-    MountError, MountMode, ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, SnapshotName, Store,
+    MountError, MountMode, ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, Store,
 };
 
 const FIRST: u64 = 1 << 32;
 /// Blocks that one bitmap block tells of.
 const GROUP: u64 = 32_768;
 
-type Medium = BTreeMap<u64, [u8; BLOCK]>;
-type State = BTreeMap<u64, Vec<Option<u8>>>;
-
-fn name(text: &str) -> SnapshotName {
-    SnapshotName::new(text).expect("a name")
-}
-
 fn base(number: u64) -> u64 {
     FIRST + (number << 30)
-}
-
-fn record(base: u64, pages: u64) -> ObjectRecord {
-    ObjectRecord {
-        base,
-        pages,
-        account: 2,
-        capabilities: vec![(base, 15)],
-        ..ObjectRecord::default()
-    }
-}
-
-fn on(medium: &Medium, blocks: u64) -> PlainWorld {
-    let mut world = PlainWorld::new(blocks);
-    world.disk.clone_from(medium);
-    world
 }
 
 fn finish(store: &mut Store, world: &mut PlainWorld) {

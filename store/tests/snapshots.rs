@@ -1,8 +1,10 @@
 //! Snapshots: what they hold stays, whatever becomes of it in the state; what they do not hold comes back; and what tells of them may rot.
 
+mod kept;
 mod plain;
 mod shown;
 
+use kept::{Medium, State, name, on, record};
 use plain::PlainWorld;
 use std::collections::BTreeMap;
 use store::{
@@ -14,26 +16,8 @@ use store::{
 const BLOCKS: u64 = 900;
 const FIRST: u64 = 1 << 32;
 
-type Medium = BTreeMap<u64, [u8; BLOCK]>;
-/// Each object, and the first bytes of its pages; none for one that cannot be read.
-type State = BTreeMap<u64, Vec<Option<u8>>>;
-
-fn name(text: &str) -> SnapshotName {
-    SnapshotName::new(text).expect("a name")
-}
-
 fn base(number: u64) -> u64 {
     FIRST + (number << 21)
-}
-
-fn record(base: u64, pages: u64) -> ObjectRecord {
-    ObjectRecord {
-        base,
-        pages,
-        account: 2,
-        capabilities: vec![(base, 15)],
-        ..ObjectRecord::default()
-    }
 }
 
 fn formatted(blocks: u64) -> (PlainWorld, Store) {
@@ -41,12 +25,6 @@ fn formatted(blocks: u64) -> (PlainWorld, Store) {
     Store::format(&mut world, &FormatOptions::default()).expect("format");
     let (store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     (world, store)
-}
-
-fn on(medium: &Medium, blocks: u64) -> PlainWorld {
-    let mut world = PlainWorld::new(blocks);
-    world.disk.clone_from(medium);
-    world
 }
 
 /// Ends what is under way; tells whether a checkpoint was done.
