@@ -225,32 +225,40 @@ fn no_mapping_stays_without_pages() {
     run(&ops, 60_000, false);
 }
 
+/// The first port, and so many more that they are a power of two in all.
+fn first_ports(log2: u8) -> Fpage {
+    Fpage::ports(0, log2).expect("ports")
+}
+
+/// Gives these to a space that takes ports anywhere.
+fn give_ports(how: How, from: usize, log2: u8, to: usize) -> Op {
+    Op::Give {
+        how,
+        from,
+        source: first_ports(log2),
+        to,
+        window: first_ports(16),
+    }
+}
+
 /// Two calls in pieces give the same ports to and fro while a third one flushes them. A model that followed only some of the calls did not see which
 /// space loses a port first.
 #[test]
 fn ports_in_pieces_overlap() {
-    let ports = |log2| Fpage::ports(0, log2).expect("ports");
-    let give = |how, from, log2, to| Op::Give {
-        how,
-        from,
-        source: ports(log2),
-        to,
-        window: ports(16),
-    };
     let flush = |log2| Op::Flush {
         space: 0,
-        what: ports(log2),
+        what: first_ports(log2),
         rights: Rights::RW,
         own: Own::Kept,
     };
     let ops = [
-        give(How::Map, 0, 16, 2),
-        give(How::Grant, 2, 10, 1),
+        give_ports(How::Map, 0, 16, 2),
+        give_ports(How::Grant, 2, 10, 1),
         flush(16),
         flush(9),
-        give(How::Map, 1, 10, 2),
-        give(How::Map, 0, 10, 2),
-        give(How::Map, 2, 10, 1),
+        give_ports(How::Map, 1, 10, 2),
+        give_ports(How::Map, 0, 10, 2),
+        give_ports(How::Map, 2, 10, 1),
     ];
     run(&ops, 60_000, false);
 }
@@ -259,20 +267,12 @@ fn ports_in_pieces_overlap() {
 /// takes them, too, though it was done with what the new part is in.
 #[test]
 fn a_grant_of_ports_meets_a_part_that_it_was_done_with() {
-    let ports = |log2| Fpage::ports(0, log2).expect("ports");
-    let give = |how, from, log2, to| Op::Give {
-        how,
-        from,
-        source: ports(log2),
-        to,
-        window: ports(16),
-    };
     let ops = [
-        give(How::Map, 0, 9, 2),
-        give(How::Map, 2, 9, 1),
-        give(How::Grant, 0, 1, 1),
-        give(How::Map, 0, 0, 0),
-        give(How::Map, 0, 1, 2),
+        give_ports(How::Map, 0, 9, 2),
+        give_ports(How::Map, 2, 9, 1),
+        give_ports(How::Grant, 0, 1, 1),
+        give_ports(How::Map, 0, 0, 0),
+        give_ports(How::Map, 0, 1, 2),
     ];
     run(&ops, 60_000, false);
 }
