@@ -425,7 +425,7 @@ impl System<Outside> {
         if kernel.should_preempt() {
             kernel.yield_current();
         }
-        // What it has left to do is known only now.
+        // The server has told by now whether it has work left.
         self.poll_soon();
     }
 

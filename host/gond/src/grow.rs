@@ -49,7 +49,7 @@ pub fn grow(lock: &ImageLock, bytes: u64) -> Result<Option<u64>> {
     if total < before {
         return Err(too_small(path, before * PAGE, bytes).into());
     }
-    // What a power cut has undone is made good here, and no start will tell it.
+    // The growth replays the journal, so no later start can tell the user what a power cut has undone.
     image::tell_undone(&mut volume);
     drop(volume);
     let _job = Job::begin("growing the image");

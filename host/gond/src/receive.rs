@@ -100,7 +100,7 @@ impl<R: Read> Source for Input<R> {
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What cannot be read is missing, as what was not sent.
+                // An error of the pipe ends the stream: the reader then finds it cut.
                 Err(_) => break,
             }
         }

@@ -41,7 +41,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             "a stream is no text: send it to a file ('> FILE') or a program ('| ...')",
         ));
     }
-    // What is read must stay as it is.
+    // Nobody may change the image while it is read.
     let _lock = lock_image(&path)?;
     let mut out = BufWriter::with_capacity(BUFFER, std::io::stdout().lock());
     send(&path, from.as_ref(), name.as_ref(), &mut out)?;

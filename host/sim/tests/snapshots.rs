@@ -478,7 +478,7 @@ impl Life {
         while stats.free + stats.held + used + data < stats.blocks {
             data += 1;
         }
-        // What is left is what stands before the data, two journals, three bitmaps and the superblocks; and the bitmaps in their new place.
+        // All other blocks are superblocks, the two journals, the three bitmaps in front of the data, and the bitmaps in their new place.
         let bitmaps = 3 * (1 + stats.blocks.div_ceil(32_768));
         let moved = if bitmaps > 6 { bitmaps } else { 0 };
         assert_eq!(data, 4 + 2 * 16 + 3 * 2 + moved, "{stats:?}");

@@ -103,9 +103,6 @@ impl Server {
     /// # Errors
     /// [`Stop::Again`]: less was done.
     pub(crate) fn pay_for_freezing<W: World>(&mut self, world: &mut W) -> Step<()> {
-        if self.checkpoint.polling {
-            return Err(Stop::Wait(Key::Checkpoint));
-        }
         let before = self.pager.dirty;
         self.checkpoint_piece(world);
         if self.checkpoint.is_freezing() && before > 0 && self.pager.dirty + 2 > before {

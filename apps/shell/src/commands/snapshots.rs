@@ -52,7 +52,7 @@ fn drop(name: &str) -> Outcome {
     }
 }
 
-/// What is said of both alike.
+/// The errors that keeping and dropping have in common.
 fn refused(name: &str, error: Error) -> Outcome {
     match error {
         Error::BadArgument => said(format!(

@@ -73,7 +73,7 @@ pub enum Bound {
     Hundredths(u64, &'static str),
     /// The instructions of its peer.
     Peer,
-    /// What a row of Linux takes.
+    /// The instructions, or bytes, of this row of Linux.
     Linux(&'static str),
     /// Another row of ours, divided by so much.
     Part(u64, &'static str),

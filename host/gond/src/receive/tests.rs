@@ -1,4 +1,4 @@
-//! What is received is what was sent, to the last row and page; and a stream that is anything else changes nothing.
+//! An image that has received a stream has the sender's rows and pages. A stream that was cut, changed or forged changes nothing.
 
 use super::*;
 use crate::disk::FLUSHES_LEFT;
@@ -267,7 +267,7 @@ fn a_difference_is_taken_only_on_its_base() {
     take(&difference, &to, Some(name("renamed"))).unwrap();
     same(at(&from, Some("two")), at(&to, Some("renamed")));
     assert!(refusal(&difference, &to, None).contains("already, as 'renamed'"));
-    // What it is called there does not matter for the next one.
+    // The receiver may give the snapshot another name: the next difference finds it by its identity.
     go_on(&from, &mut rng);
     keep(&from, "three");
     take(&sent(&from, Some("two"), Some("three")), &to, None).unwrap();
