@@ -211,7 +211,11 @@ fn a_writer_pays_for_freezing_and_does_not_wait() {
             rig.store(actor.space, base + page * PAGE, 2).unwrap();
         }
         rig.generation().unwrap();
-        assert_eq!(left, rig.server.store.stats().reserved, "what was promised twice comes back");
+        assert_eq!(
+            left,
+            rig.server.store.stats().reserved,
+            "what was promised twice comes back"
+        );
     });
 }
 
@@ -276,7 +280,11 @@ fn a_page_written_while_it_was_frozen_is_not_lost_by_a_failure() {
             rig.move_disk();
         }
         assert!(rig.server.checkpoint.last_failed());
-        assert_eq!(rig.server.store.stats().reserved, promised, "each page has its block again");
+        assert_eq!(
+            rig.server.store.stats().reserved,
+            promised,
+            "each page has its block again"
+        );
         rig.check();
         rig.checkpoint().unwrap();
         let (mut rig, _) = rig.crash();
