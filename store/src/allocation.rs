@@ -12,7 +12,7 @@
 //! that an empty store of any size costs nothing to format or to mount.
 
 use crate::breaks::{Breaks, Invariant};
-use crate::containers::List;
+use crate::containers::{List, Map};
 use crate::event::NoRoom;
 use crate::geometry::{BITMAPS, BITS, Geometry};
 use crate::heap::{NoHeap, zeroed};
@@ -64,6 +64,8 @@ pub(crate) struct Allocation {
     /// Set free before that: nothing needs them any more, they are only yet to be marked.
     releasing: List<u64>,
     young: Young,
+    /// Groups of which all is held, for nobody knows what is.
+    unknown: Map<usize, ()>,
     /// Allocated since the last commit; kept only to break invariant 5.
     recent: BTreeSet<u64>,
     pub(crate) regions: [Region; BITMAPS],
@@ -90,6 +92,7 @@ impl Allocation {
             releasing: List::default(),
             marked: None,
             young: Young::default(),
+            unknown: Map::default(),
             recent: BTreeSet::new(),
             regions: [
                 Region::new(&geometry)?,

@@ -534,7 +534,7 @@ impl Store {
                     let possible = known
                         && *page < reach(LEVELS_MAX)
                         && self.allocation.is_unused(entry.block)
-                        && !self.allocation.is_held(entry.block);
+                        && !self.allocation.is_surely_held(entry.block);
                     if !possible || blocks.insert(entry.block, ())?.is_some() {
                         return Ok(false);
                     }

@@ -572,6 +572,75 @@ fn a_snapshot_of_which_both_copies_rot_is_lost_alone() {
     assert_eq!(lost, [2, 2, 1]);
 }
 
+/// Where a bitmap of a snapshot is rotten all of its group is held, and so are the blocks that records of the journal name: these are no nonsense for that.
+#[test]
+fn what_was_synced_stays_where_a_bitmap_of_a_snapshot_rots() {
+    const TWO_GROUPS: u64 = 40_000;
+    let (mut world, mut store) = formatted(TWO_GROUPS);
+    store.put_object(record(base(0), 40)).unwrap();
+    write(&mut store, &mut world, base(0), 0..20, 1);
+    keep(&mut store, &mut world, "one").unwrap();
+    store.reserve(base(0), 5).unwrap();
+    let page = world.dirty(base(0), 5, 9);
+    store.sync_begin(&mut world, vec![page], &[base(0)]).unwrap();
+    while !store.is_idle() {
+        if let Some(Event::PageWritten { frame, .. }) = store.poll(&mut world) {
+            world.free(frame);
+        }
+    }
+    drop(store);
+    let now = sound(&world.disk, TWO_GROUPS, None);
+    assert_eq!(now[&base(0)][5], Some(9));
+    let mut rotten = 0;
+    for &block in world.disk.keys() {
+        let mut world = on(&world.disk, TWO_GROUPS);
+        world.disk.get_mut(&block).unwrap()[20] ^= 4;
+        let Ok((mut store, report)) = Store::mount(&mut world, MountMode::ReadWrite) else {
+            continue;
+        };
+        if store.snapshots().any(|one| one.is_damaged) {
+            rotten += 1;
+            assert_eq!((report.replayed, report.losses.len()), (1, 0), "block {block}");
+            assert_eq!(state(&mut world, &mut store).0, now, "block {block}");
+        }
+    }
+    assert_eq!(rotten, 1, "its bitmap block");
+}
+
+/// What a request was promised it gets, however full the disk is and however much the next table will need.
+#[test]
+fn a_snapshot_that_was_promised_room_is_made() {
+    let mut made = 0;
+    for pages in 0..60 {
+        let (mut world, mut store) = formatted(400);
+        // A table of many blocks.
+        for number in 0..60 {
+            let mut object = record(base(number), 300);
+            object.capabilities = (0..100).map(|at| (at + 1, 15)).collect();
+            store.put_object(object).unwrap();
+        }
+        checkpoint(&mut store, &mut world, Vec::new());
+        let full = (0..300)
+            .find(|&page| store.reserve(base(0), page).is_err())
+            .expect("it gets full");
+        for page in full.saturating_sub(pages)..full {
+            store.unreserve(base(0), page);
+        }
+        let first = full.saturating_sub(pages);
+        let pages = (0..first).map(|page| world.dirty(base(0), page, 7)).collect();
+        let mut object = record(base(1), 300);
+        object.capabilities = (0..100).map(|at| (at + 2, 15)).collect();
+        let _ = store.put_object(object);
+        if store.keep_snapshot(name("one"), 1).is_err() {
+            continue;
+        }
+        checkpoint(&mut store, &mut world, pages);
+        assert_eq!(store.snapshot_outcome(), Some(Ok(())), "{first} pages");
+        made += 1;
+    }
+    assert!(made > 20, "{made}");
+}
+
 #[test]
 fn requests_that_fail_leave_the_snapshots_as_they_were_or_will_be() {
     let (medium, [one, two, now]) = sample();

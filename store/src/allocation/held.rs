@@ -49,7 +49,14 @@ impl Allocation {
 
     /// Holds all blocks of a group: nobody knows which ones a snapshot holds.
     pub(crate) fn hold_all(&mut self, group: usize) -> Result<(), NoHeap> {
-        self.groups.hold_all(group)
+        self.groups.hold_all(group)?;
+        self.unknown.insert(group, ())?;
+        Ok(())
+    }
+
+    /// Whether a snapshot is known to hold a block: not where all of its group is held because nobody knows.
+    pub(crate) fn is_surely_held(&self, block: u64) -> bool {
+        self.is_held(block) && !self.unknown.has(((block - self.geometry.data_start()) / BITS) as usize)
     }
 
     /// Holds a block that tells of a snapshot.

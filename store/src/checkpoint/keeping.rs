@@ -106,10 +106,13 @@ impl Keeping {
         if let Request::Keep { name, time, received } = self.request {
             // More groups may have come since it was asked for.
             let more = cost(&self.request, store.allocation.groups_there()).saturating_sub(self.promised);
-            let room = store.allocation.promise(store.needed() + more);
-            room.map_err(|_| Stop::GiveUp(SnapshotError::DiskFull))?;
-            store.budget += more;
-            *share += more;
+            // What was promised is there, also where the next checkpoint will have to use the pool.
+            if more > 0 {
+                let room = store.allocation.promise(store.needed() + more);
+                room.map_err(|_| Stop::GiveUp(SnapshotError::DiskFull))?;
+                store.budget += more;
+                *share += more;
+            }
             let record = Record {
                 name,
                 generation: store.generation + 1,

@@ -80,6 +80,15 @@ impl<'a> Telling<'a> {
         Ok(None)
     }
 
+    /// Why what stands in a block, and in its copy, cannot be had: a disk that cannot be read now has no damage that a repair could mend.
+    pub(crate) fn gone(&self, block: u64) -> MountError {
+        if self.is_unread {
+            MountError::Disk
+        } else {
+            MountError::Damaged(Structure::Snapshots, block)
+        }
+    }
+
     /// One of the copies of a block.
     fn twin(&mut self, world: &mut impl World, twin: &Twin) -> Result<Option<Vec<u8>>, MountError> {
         let place = Place {
@@ -210,7 +219,7 @@ pub(crate) fn load_snapshots(
         allocation.hold_block(block)?;
     }
     if names.is_none() && on_lost == OnLost::Refuse {
-        return Err(MountError::Damaged(Structure::Snapshots, list.blocks[0]));
+        return Err(telling.gone(list.blocks[0]));
     }
     for (name, head) in names.unwrap_or_default() {
         let bad = telling.bad.len();
@@ -234,7 +243,7 @@ pub(crate) fn load_snapshots(
                 .map(drop)
         })?;
         if !chain.is_whole && on_lost == OnLost::Refuse {
-            return Err(MountError::Damaged(Structure::Snapshots, head.blocks[0]));
+            return Err(telling.gone(head.blocks[0]));
         }
         match chain.record {
             Some(record) => push(

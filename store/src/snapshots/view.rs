@@ -71,7 +71,7 @@ impl Superblocks {
         let geometry = self.current.geometry;
         let mut telling = Telling::new(checksums, geometry, false);
         let Some(names) = telling.list(world, &list)? else {
-            return Err(MountError::Damaged(Structure::Snapshots, list.blocks[0]));
+            return Err(telling.gone(list.blocks[0]));
         };
         let Some(&(_, head)) = names.iter().find(|(other, _)| other == name) else {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Superblocks {
             push(&mut report.damage, (Structure::Snapshots, block))?;
         }
         let Some(record) = chain.record.filter(|_| chain.is_whole) else {
-            return Err(MountError::Damaged(Structure::Snapshots, head.blocks[0]));
+            return Err(telling.gone(head.blocks[0]));
         };
         Ok(Some((record, allocation)))
     }
