@@ -240,7 +240,7 @@ fn to_json(findings: &Findings) -> Value {
     let kinds = findings.tallies.iter().map(|(kind, tally)| {
         json!({
             "kind": kind.name(), "runs": tally.runs, "cuts": tally.crashes, "recovery_cuts": tally.recovery_cuts,
-            "growths": tally.growths, "growth_cuts": tally.growth_cuts,
+            "growths": tally.growths, "growth_cuts": tally.growth_cuts, "snapshots": tally.kept, "dropped": tally.dropped, "rolled_back": tally.rolled,
             "states": tally.states, "syncs": tally.syncs, "failed_syncs": tally.failed_syncs,
             "checkpoints": tally.checkpoints, "small_checkpoints": tally.small_checkpoints, "failed_checkpoints": tally.failed_checkpoints,
             "replayed": tally.replayed, "tails": tally.tails, "reads": tally.reads, "groups": tally.acts,

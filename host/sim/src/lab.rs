@@ -1,7 +1,7 @@
 //! The crash laboratory: lives of a store on a disk that loses what it may lose, judged by a model.
 //!
 //! A run has a [`Kind`] and a seed, and is a function of both. A life makes objects, writes, syncs, names, renames, deletes, revokes,
-//! resizes and makes checkpoints, mostly several at once, and the power is cut in the middle of it: after any subset of the writes
+//! resizes, keeps and drops snapshots and makes checkpoints, mostly several at once, and the power is cut in the middle of it: after any subset of the writes
 //! that were not flushed, whole or torn, also while a start recovers from the cut before. Each disk so made is a *state*. It is
 //! mounted, and must show what was acknowledged and nothing that was not asked for; `verify` must find it sound. The kinds differ in
 //! what else goes wrong. [`Kind::Rot`] damages the disks beforehand: the answer must be an error by name, or right data.
@@ -152,6 +152,12 @@ pub struct Tally {
     pub growths: u64,
     /// Cuts while it did.
     pub growth_cuts: u64,
+    /// Snapshots that were kept.
+    pub kept: u64,
+    /// Those of them that were dropped.
+    pub dropped: u64,
+    /// Times that the store went back to one.
+    pub rolled: u64,
     /// Checkpoints that were acknowledged.
     pub checkpoints: u64,
     /// Those of them that were records of the journal.
@@ -206,6 +212,9 @@ impl Tally {
             recovery_cuts,
             growths,
             growth_cuts,
+            kept,
+            dropped,
+            rolled,
             checkpoints,
             small_checkpoints,
             failed_checkpoints,
@@ -234,6 +243,9 @@ impl Tally {
         self.recovery_cuts += recovery_cuts;
         self.growths += growths;
         self.growth_cuts += growth_cuts;
+        self.kept += kept;
+        self.dropped += dropped;
+        self.rolled += rolled;
         self.checkpoints += checkpoints;
         self.small_checkpoints += small_checkpoints;
         self.failed_checkpoints += failed_checkpoints;

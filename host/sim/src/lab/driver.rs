@@ -12,6 +12,7 @@ mod durability;
 mod growth;
 mod naming;
 mod rows;
+mod snapshots;
 
 pub(super) use crashes::{Shown, difference, show};
 pub(super) use naming::Naming;
@@ -101,6 +102,7 @@ pub(super) struct Driver {
     /// Leaves of the table that have come, by the numbers by which one waits for them, and what was wrong with one.
     came: BTreeSet<u64>,
     trouble: Option<String>,
+    kept: snapshots::Kept,
     pub(super) tally: Tally,
 }
 
@@ -163,6 +165,7 @@ impl Driver {
             next_stamp: 1,
             came: BTreeSet::new(),
             trouble: None,
+            kept: snapshots::Kept::default(),
             tally: Tally::default(),
         })
     }
@@ -176,7 +179,7 @@ impl Driver {
                 _ => {}
             }
         }
-        match self.rng.below(107) {
+        match self.rng.below(112) {
             0..6 => self.create()?,
             6..38 => self.write(),
             38..40 => self.delete()?,
@@ -198,6 +201,12 @@ impl Driver {
             104 => {
                 if self.rng.one_in(2) {
                     self.grow()?;
+                }
+            }
+            107..111 => self.snapshot()?,
+            111 => {
+                if !self.options.rot && self.rng.one_in(3) {
+                    self.roll_back()?;
                 }
             }
             _ => {

@@ -47,6 +47,11 @@ impl Driver {
         if self.options.is_hard() {
             return Ok(());
         }
+        let held = if self.rng.one_in(2) {
+            Some(self.let_all_come_back()?)
+        } else {
+            None
+        };
         self.checkpoint(CheckpointKind::Shutdown)?;
         self.settle()?;
         if self.durable != self.live {
@@ -60,6 +65,10 @@ impl Driver {
         let report = self.mount_again(disk)?;
         if !report.clean || report.first_slot != expected {
             return Err(format!("not clean: {report:?}"));
+        }
+        let now = self.store.blocks_of_snapshots();
+        if held.is_some_and(|held| held != now) {
+            return Err(format!("{held:?} blocks were held before the start, and {now} are"));
         }
         Ok(())
     }
@@ -222,6 +231,7 @@ impl Driver {
         if report.first_slot < self.next_slot {
             return Err("slot numbers would be issued again".into());
         }
+        let is_cheap = self.options.rot;
         judge_start(&store, &mut world, &self.durable)?;
         world.run_max = *self.rng.pick(&RUNS);
         world.disk.set_failing(self.options.failing);
@@ -241,12 +251,17 @@ impl Driver {
         self.unusable.clear();
         self.reusable.clear();
         self.judged.clear();
+        self.snapshots_at_start();
+        if !is_cheap {
+            self.judge_balance()?;
+        }
         Ok(report)
     }
 
     /// Mounts an image read-only; it must be sound and show one of the candidates. Gives that.
     pub(super) fn check_image(&mut self, image: CrashDisk, candidates: &[State]) -> Check<State> {
         self.tally.states += 1;
+        let copy = image.crash(&[], Rng::new(1));
         let mut world = SimWorld::new(image, MEMORY, Rng::new(0));
         let (mut store, report) = self.options.mount(&mut world, MountMode::ReadOnly)?;
         self.tally.replayed += u64::from(report.replayed);
@@ -274,9 +289,15 @@ impl Driver {
         if world.disk.written != 0 {
             return Err("a read-only mount wrote".into());
         }
+        let there = self.judge_list(&store)?;
         store.dismantle(&mut world);
         if world.memory.used() != 0 {
             return Err(format!("{} frames leaked", world.memory.used()));
+        }
+        if self.tally.states.is_multiple_of(7) {
+            for text in there {
+                self.judge_snapshot(copy.crash(&[], Rng::new(1)), &text)?;
+            }
         }
         Ok(found)
     }
@@ -358,7 +379,7 @@ fn read(store: &mut Store, world: &mut SimWorld, base: u64, page: u64) -> Check<
 }
 
 /// The state that is shown, if all of it could be read.
-fn whole(shown: Shown) -> Check<State> {
+pub(super) fn whole(shown: Shown) -> Check<State> {
     let objects = shown.into_iter().map(|(base, (record, pages))| {
         let pages = pages.into_iter().map(|(page, contents)| {
             let contents = contents.map_err(|reason| format!("page {base:#x}+{page} is bad: {reason:?}"));

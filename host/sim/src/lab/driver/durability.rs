@@ -67,6 +67,7 @@ impl Driver {
             Err(error) => return Err(format!("checkpoint: {error:?}")),
         }
         self.jobs.push_back(Job::Checkpoint(self.live.clone()));
+        self.snapshot_begins();
         if self.live != self.stored {
             return Err("the driver's own states differ".into());
         }
@@ -253,6 +254,7 @@ impl Driver {
                 let store = &self.store;
                 let durable = self.unusable.extract_if(.., |&base, _| !store.awaits_deletion(base));
                 self.reusable.extend(durable);
+                self.snapshot_ends(true)?;
                 self.done(|job| matches!(job, Job::Checkpoint(_)))?;
                 self.maybe.clear();
             }
@@ -263,6 +265,7 @@ impl Driver {
             Event::CheckpointFailed { reason } => {
                 self.tally.failed_checkpoints += 1;
                 while self.store.page_over().is_some() {}
+                self.snapshot_ends(false)?;
                 self.failed(|job| matches!(job, Job::Checkpoint(_)), reason)?;
             }
             Event::SyncFailed(ticket, reason) => {
@@ -290,6 +293,7 @@ impl Driver {
         first.apply(&mut self.durable);
         // Nothing that failed before may show behind what is acknowledged now.
         self.maybe.clear();
+        self.snapshots_settle();
         self.returned.retain(|(_, flight)| flight.job != first.ticket());
         Ok(())
     }
