@@ -99,7 +99,9 @@ impl NewFile {
         match self.name.take() {
             None => link_unnamed(&self.file, &self.target),
             Some(name) => rename_to_free(&name, &self.target).inspect_err(|_| self.name = Some(name)),
-        }
+        }?;
+        flush_folder_of(&self.target);
+        Ok(())
     }
 
     /// Gives it the name that it was made for, in place of a file that has that name.
@@ -111,7 +113,9 @@ impl NewFile {
             Some(name) => name,
             None => with_free_name(&self.target, |name| link_unnamed(&self.file, name))?.0,
         };
-        std::fs::rename(&name, &self.target).inspect_err(|_| self.name = Some(name))
+        std::fs::rename(&name, &self.target).inspect_err(|_| self.name = Some(name))?;
+        flush_folder_of(&self.target);
+        Ok(())
     }
 }
 
@@ -134,6 +138,12 @@ fn options(target: &Path) -> OpenOptions {
 /// The folder in a path, if there is one in it.
 fn folder_of(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty())
+}
+
+/// Has the name of a file survive a power cut of the host. A file system that cannot do this has its own way.
+fn flush_folder_of(path: &Path) {
+    let folder = File::open(folder_of(path).unwrap_or(Path::new(".")));
+    let _ = folder.and_then(|folder| folder.sync_all());
 }
 
 /// Makes something beside `target`, under the first name that nothing has.

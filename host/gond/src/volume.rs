@@ -137,9 +137,10 @@ impl Volume {
         asked.map_err(|error| refusal(&self.path, &name, error))?;
         self.commit()?;
         let outcome = self.store.snapshot_outcome();
-        outcome
-            .unwrap_or(Ok(()))
-            .map_err(|error| refusal(&self.path, &name, error))
+        outcome.unwrap_or(Ok(())).map_err(|error| {
+            refusal(&self.path, &name, error)
+                .context("what was changed is on the image, but the snapshot of it was not made or dropped")
+        })
     }
 
     /// Opens an image for change.
