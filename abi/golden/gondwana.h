@@ -100,6 +100,7 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_PRIORITY_MIN UINT64_C(0)
 #define GOND_PRIORITY_DEFAULT UINT64_C(3)
 #define GOND_PRIORITY_MAX UINT64_C(7)
+#define GOND_TASK_FOREGROUND UINT64_C(256)
 #define GOND_TOPIC_MEMORY UINT64_C(0)
 #define GOND_TOPIC_STORE UINT64_C(1)
 #define GOND_TOPIC_BOOT UINT64_C(2)

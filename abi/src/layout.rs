@@ -185,6 +185,8 @@ interface! {
     const PRIORITY_DEFAULT: u64 = 3;
     /// Highest priority.
     const PRIORITY_MAX: u64 = 7;
+    /// Beside the priority of `TaskCreate`: where the caller holds the terminal, the task is in its foreground before it runs.
+    const TASK_FOREGROUND: u64 = 1 << 8;
 
     /// The report of `SystemInfo` about a domain.
     struct DomainReport {
