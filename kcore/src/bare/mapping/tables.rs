@@ -36,6 +36,10 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
+/// Steps of a table that is made.
+const TABLE_STEPS: i32 = 4 * UNIT;
+/// Steps of one that parts a large page.
+const SPLIT_STEPS: i32 = 28 * UNIT;
 
 /// The content of a space at a page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -266,6 +270,7 @@ impl<H: Hardware> Work<'_, H> {
     /// A frame for a table, or with any content for a table of nodes.
     fn take_table(&mut self, space: u16, content: Content) -> Result<Frame, Error> {
         self.charge(space, TABLE_UNITS)?;
+        self.budget -= TABLE_STEPS;
         if self.frames.free() == 0 {
             self.flush_now();
         }
@@ -305,7 +310,7 @@ impl<H: Hardware> Work<'_, H> {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 512), Relaxed);
                 self.touch(space);
-                self.budget -= 32 * UNIT;
+                self.budget -= SPLIT_STEPS;
             } else {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 0), Relaxed);
