@@ -38,8 +38,8 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 const BATCH: usize = 64;
 /// Steps of a table that is made.
 const TABLE_STEPS: i32 = 4 * UNIT;
-/// Steps of one that parts a large page.
-const SPLIT_STEPS: i32 = 28 * UNIT;
+/// Steps of its entries, where it parts a large page.
+const SPLIT_STEPS: i32 = 16 * UNIT;
 
 /// The content of a space at a page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -295,7 +295,9 @@ impl<H: Hardware> Work<'_, H> {
             if is_present(walk.entry) && !large {
                 return Ok(());
             }
-            let table = match self.take_table(space, Content::Zeroes) {
+            // All entries of one that parts a large page are written.
+            let content = if large { Content::Any } else { Content::Zeroes };
+            let table = match self.take_table(space, content) {
                 Ok(table) => table,
                 Err(error) => {
                     self.prune(space, page);
@@ -304,8 +306,11 @@ impl<H: Hardware> Work<'_, H> {
             };
             if large {
                 self.mapping.recent.forget();
-                for (index, place) in self.hardware.table(table).iter().enumerate() {
-                    place.store(split_entry(walk.entry, walk.level, index), Relaxed);
+                let part = |index| split_entry(walk.entry, walk.level, index);
+                let (mut entry, step) = (part(0), part(1) - part(0));
+                for place in self.hardware.table(table) {
+                    place.store(entry, Relaxed);
+                    entry = entry.wrapping_add(step);
                 }
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 512), Relaxed);
