@@ -298,10 +298,11 @@ impl Fuzz {
 
     /// Flushes one of the thread's objects, which holds the range itself, and another one.
     fn flush_together(&mut self, thread: ThreadId) {
-        let [at, other] = [(); 2].map(|()| self.target(thread) & 0x7fff_ffff_ffff);
+        let [at, other] = [(); 2].map(|()| self.target(thread) & 0x7fff_ffff_f000);
         for (place, word) in [at, 1, other, 1].into_iter().enumerate() {
-            // Where it may not write, the call finds what stands there.
-            let _ = self.system.set_word(thread, at + 8 * place as u64, word);
+            if self.system.set_word(thread, at + 8 * place as u64, word).is_err() {
+                return;
+            }
         }
         let count = self.rng.below(4);
         self.call(thread, Call::PageFlushAll as u64, [at, count, 0, 0, 0, 0]);
