@@ -120,6 +120,8 @@ calls! {
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
         "Limits what any domain may do with the pages, whatever its rights on the object: a subset of RWX with R; or none, for pages of a transient object that are not resident, which nobody can touch until they are limited again. If it fails half-way, pages from the first one on have the new limits and the others have theirs.";
+    28 PageFlushAll page_flush_all(ranges, count) -> "", ""; "R on the array, W on each range";
+        "Makes several ranges durable together, as PageFlush does each: ranges is the address of an array of pairs of 64-bit words, a page and a number of pages, count (FLUSH_RANGES_MAX at most) the number of pairs. The ranges may lie in several objects. A power cut leaves all of them as they were at one moment of the call, or none.";
 
     32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";

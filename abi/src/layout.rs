@@ -179,6 +179,8 @@ interface! {
     const THREAD_SLEEPING: u64 = 3;
     /// Thread state: ended and not yet waited for.
     const THREAD_ENDED: u64 = 4;
+    /// Ranges of a `PageFlushAll`, at most.
+    const FLUSH_RANGES_MAX: u64 = 16;
     /// Lowest priority.
     const PRIORITY_MIN: u64 = 0;
     /// The priority a task begins with unless told otherwise.

@@ -10,7 +10,7 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 use rt::{
-    arguments, call,
+    arguments,
     module::{Binding, Error, shelf},
     println,
     task::{Options, Program},

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use rt::{abi::layout::EXCEPTION_INTERRUPT, call, println, task::Options};
+use rt::{abi::layout::EXCEPTION_INTERRUPT, println, task::Options};
 
 use crate::{
     assistant::{PATIENCE_NS, program, wait_until},
