@@ -97,9 +97,11 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_THREAD_WAITING UINT64_C(2)
 #define GOND_THREAD_SLEEPING UINT64_C(3)
 #define GOND_THREAD_ENDED UINT64_C(4)
+#define GOND_FLUSH_RANGES_MAX UINT64_C(16)
 #define GOND_PRIORITY_MIN UINT64_C(0)
 #define GOND_PRIORITY_DEFAULT UINT64_C(3)
 #define GOND_PRIORITY_MAX UINT64_C(7)
+#define GOND_TASK_FOREGROUND UINT64_C(256)
 #define GOND_TOPIC_MEMORY UINT64_C(0)
 #define GOND_TOPIC_STORE UINT64_C(1)
 #define GOND_TOPIC_BOOT UINT64_C(2)
@@ -564,6 +566,7 @@ static inline gond_result PageCopy(uint64_t from, uint64_t to, uint64_t pages) {
 static inline gond_result PageUnMap(uint64_t page, uint64_t pages, uint64_t disposition) { return gond_call(25, page, pages, disposition, 0, 0, 0); }
 static inline gond_result PageFlush(uint64_t page, uint64_t pages) { return gond_call(26, page, pages, 0, 0, 0, 0); }
 static inline gond_result PageLimit(uint64_t page, uint64_t pages, uint64_t rights) { return gond_call(27, page, pages, rights, 0, 0, 0); }
+static inline gond_result PageFlushAll(uint64_t ranges, uint64_t count) { return gond_call(28, ranges, count, 0, 0, 0, 0); }
 static inline gond_result ApdInsert(uint64_t slot, uint64_t clist) { return gond_call(32, slot, clist, 0, 0, 0, 0); }
 static inline gond_result ApdDelete(uint64_t slot) { return gond_call(33, slot, 0, 0, 0, 0, 0); }
 static inline gond_result ApdGet(uint64_t description, uint64_t room) { return gond_call(34, description, room, 0, 0, 0, 0); }

@@ -120,6 +120,8 @@ calls! {
         "Everything in the range, and the object's entry in the object table, is on stable storage when it returns.";
     27 PageLimit page_limit(page, pages, rights) -> "", ""; "RWXD";
         "Limits what any domain may do with the pages, whatever its rights on the object: a subset of RWX with R; or none, for pages of a transient object that are not resident, which nobody can touch until they are limited again. If it fails half-way, pages from the first one on have the new limits and the others have theirs.";
+    28 PageFlushAll page_flush_all(ranges, count) -> "", ""; "R on the array, W on each range";
+        "Makes several ranges durable together, as PageFlush does each: ranges is the address of an array of pairs of 64-bit words, a page and a number of pages, count (FLUSH_RANGES_MAX at most) the number of pairs. The ranges may lie in several objects. A power cut leaves all of them as they were at one moment of the call, or none.";
 
     32 ApdInsert apd_insert(slot, clist) -> "", ""; "R on the Clist";
         "Inserts a Clist before the slot of the caller's APD; it is validated at once.";
@@ -135,7 +137,7 @@ calls! {
         "Drops the validation cache, except for what the task created and still has on its kill list; Clists are looked at anew. A slot whose Clist was readable by a password that is revoked since grants nothing.";
 
     40 TaskCreate task_create(entry, parameter, apd, limit_pages, priority, limit_share) -> "thread", "task"; "X on the entry";
-        "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. limit_pages bounds the memory of the task (0: the system's bound), limit_share its processor time, with that of all tasks below it, in thousandths of all processors (0: not beyond an equal part of what its parent may have). Threads of a task that has had its share wait behind all others until the period of 100 ms ends.";
+        "A first thread in a new domain with that APD (address of an ApdDescription; 0: the caller's). The object that holds the entry moves to the new task's kill list if it is on the caller's, and the new domain gets all rights on it. With TASK_FOREGROUND beside the priority, the task is given the foreground as by ConsoleForeground, before it runs; where the caller does not hold the terminal, nothing comes of it. limit_pages bounds the memory of the task (0: the system's bound), limit_share its processor time, with that of all tasks below it, in thousandths of all processors (0: not beyond an equal part of what its parent may have). Threads of a task that has had its share wait behind all others until the period of 100 ms ends.";
     41 ThreadCreate thread_create(entry, parameter, priority) -> "thread", ""; "X on the entry";
         "A thread in the caller's task and domain.";
     42 ThreadDelete thread_delete(thread, status) -> "", ""; "self, parent, same task; any thread for the first task at home";

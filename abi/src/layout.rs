@@ -179,12 +179,16 @@ interface! {
     const THREAD_SLEEPING: u64 = 3;
     /// Thread state: ended and not yet waited for.
     const THREAD_ENDED: u64 = 4;
+    /// Ranges of a `PageFlushAll`, at most.
+    const FLUSH_RANGES_MAX: u64 = 16;
     /// Lowest priority.
     const PRIORITY_MIN: u64 = 0;
     /// The priority a task begins with unless told otherwise.
     const PRIORITY_DEFAULT: u64 = 3;
     /// Highest priority.
     const PRIORITY_MAX: u64 = 7;
+    /// Beside the priority of `TaskCreate`: where the caller holds the terminal, the task is in its foreground before it runs.
+    const TASK_FOREGROUND: u64 = 1 << 8;
 
     /// The report of `SystemInfo` about a domain.
     struct DomainReport {

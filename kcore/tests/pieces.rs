@@ -572,7 +572,7 @@ fn a_space_goes_with_its_pages_in_few_pieces() {
     let (answer, pieces) = rig.all(boss, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
     assert_eq!(answer, Some(Ok((0, 0))));
     assert_eq!((rig.kernel.frames_free(), rig.kernel.mapping_nodes()), before);
-    assert!((10..=13).contains(&pieces), "{pieces} pieces");
+    assert!((10..=15).contains(&pieces), "{pieces} pieces");
 }
 
 /// Links go with their space, as pages do: 512 went in one piece, which took 328,775 instructions.

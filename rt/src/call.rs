@@ -244,6 +244,16 @@ pub unsafe fn obj_cre_pdx(address: u64, password: u64, clist: u64, entries: &[u6
     unsafe { call(Call::ObjCrePdx, arguments) }.map(|(password, _)| password)
 }
 
+/// `PageFlushAll`: ranges of pages, each by its first page and how many.
+///
+/// # Errors
+/// As the table says.
+pub fn page_flush_all(ranges: &[[u64; 2]]) -> Result<()> {
+    let arguments = words([ranges.as_ptr() as u64, ranges.len() as u64]);
+    // SAFETY: the kernel only reads the ranges.
+    unsafe { call(Call::PageFlushAll, arguments) }.map(|_| ())
+}
+
 /// `PageCopy`.
 ///
 /// # Safety

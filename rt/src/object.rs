@@ -43,7 +43,7 @@ use abi::{
     Error, Rights,
     address::PAGE,
     error::Result,
-    layout::{OBJECT_STACK, ObjectInfo},
+    layout::{FLUSH_RANGES_MAX, OBJECT_STACK, ObjectInfo},
     start::Start,
 };
 
@@ -207,6 +207,20 @@ impl Object {
     /// As `PageFlush`.
     pub fn flush(&self) -> Result<()> {
         call::page_flush(self.base, self.bytes / PAGE)
+    }
+
+    /// Makes several objects stable together, [`FLUSH_RANGES_MAX`] at most: behind a power cut all of them are as they were at one moment of the call, or none
+    /// is.
+    ///
+    /// # Errors
+    /// As `PageFlushAll`.
+    pub fn flush_together(objects: &[&Object]) -> Result<()> {
+        let mut ranges = [[0; 2]; FLUSH_RANGES_MAX as usize];
+        let ranges = ranges.get_mut(..objects.len()).ok_or(Error::BadArgument)?;
+        for (range, object) in ranges.iter_mut().zip(objects) {
+            *range = [object.base, object.bytes / PAGE];
+        }
+        call::page_flush_all(ranges)
     }
 
     /// Grows or shrinks it in place.

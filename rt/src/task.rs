@@ -8,7 +8,7 @@
 
 use abi::{
     address::PAGE,
-    layout::{ApdDescription, ExitReport, FOREVER, PRIORITY_DEFAULT},
+    layout::{ApdDescription, ExitReport, FOREVER, PRIORITY_DEFAULT, TASK_FOREGROUND},
     start::{
         ARGUMENTS_BYTES, ARGUMENTS_OFFSET, IMAGE_ENTRY_AT, MODULE_START_EAGER, MODULE_START_OFFSET, ModuleStart,
         START_MAGIC, Start,
@@ -53,6 +53,9 @@ pub struct Options<'a> {
     pub limit_share: u64,
     /// Its priority.
     pub priority: u64,
+    /// Whether the terminal's interrupt character ends it from its first instruction on, where the caller holds the terminal
+    /// (`ConsoleForeground`).
+    pub foreground: bool,
     /// A word for it, beside the arguments.
     pub word: u64,
 }
@@ -64,6 +67,7 @@ impl Default for Options<'_> {
             limit_pages: 0,
             limit_share: 0,
             priority: PRIORITY_DEFAULT,
+            foreground: false,
             word: 0,
         }
     }
@@ -175,12 +179,13 @@ impl Program {
             }
         };
         let page = object.base() + page;
+        let foreground = if options.foreground { TASK_FOREGROUND } else { 0 };
         let (thread, id) = call::task_create(
             entry,
             page,
             options.apd,
             options.limit_pages,
-            options.priority,
+            options.priority | foreground,
             options.limit_share,
         )?;
         Ok(Task {

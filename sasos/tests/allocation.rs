@@ -173,7 +173,7 @@ fn an_object_is_kept_in_pieces_or_not_at_all() {
 }
 
 /// Calls that wait for the disk, or end in what the store does when it is polled: its jobs still allocate where nobody can be refused.
-const WAITING: [Call; 2] = [Call::PageFlush, Call::SystemControl];
+const WAITING: [Call; 3] = [Call::PageFlush, Call::PageFlushAll, Call::SystemControl];
 
 /// A task with things to work on, and arguments with which the call succeeds.
 #[allow(clippy::match_same_arms, reason = "one line for each call")]
@@ -213,6 +213,7 @@ fn prepared(call: Call) -> (Rig, Actor, Vec<u64>) {
         Call::PageCopy => vec![object, other, 3],
         Call::PageUnMap => vec![object, 2, 0],
         Call::PageFlush => vec![object, 1],
+        Call::PageFlushAll => vec![object, 0],
         Call::PageLimit => vec![object + 10 * PAGE, 1, u64::from(Rights::R.bits())],
         Call::ApdInsert => vec![0, list],
         Call::ApdDelete => {

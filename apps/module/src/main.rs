@@ -10,7 +10,7 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 use rt::{
-    arguments, call,
+    arguments,
     module::{Binding, Error, shelf},
     println,
     task::{Options, Program},
@@ -138,10 +138,12 @@ fn show(name: &str) -> Result<(), Complaint> {
 fn run(binding: Binding, words: &[&str]) -> Result<(), Complaint> {
     let [name, arguments @ ..] = words else { return Ok(()) };
     let program = Program::of_module(name, binding).map_err(about(name))?;
-    let task = program.start(name, arguments, &Options::default());
+    let options = Options {
+        foreground: true,
+        ..Options::default()
+    };
+    let task = program.start(name, arguments, &options);
     let task = task.map_err(about(name))?;
-    // A program that has already ended cannot be interrupted, and need not.
-    let _ = call::console_foreground(task.thread());
     let ended = task.wait().map_err(about(name))?;
     ended.print();
     rt::exit(ended.report.status)

@@ -154,9 +154,8 @@ fn fill(address: u64, parts: u32) -> Outcome {
     let work = move || -> rt::Result<()> {
         let object = Object::open(address)?;
         Database::make(object.region(), parts).ok_or(rt::abi::Error::BadArgument)?;
-        object.flush()?;
-        rt::Clist::root()?.object().flush()?;
-        Ok(Directory::root()?.object().flush()?)
+        let (clist, directory) = (rt::Clist::root()?, Directory::root()?);
+        Ok(Object::flush_together(&[&object, clist.object(), directory.object()])?)
     };
     let result = Arc::new(Mutex::new(None));
     let place = Arc::clone(&result);

@@ -58,9 +58,11 @@ pub fn run(shell: &Shell, name: &str, arguments: &[&str]) -> Outcome<u64> {
     };
     attention::give_terminal_away();
     let before: Vec<u64> = orphans().collect();
-    let task = program.start(name, arguments, &Options::default())?;
-    // A program that has already ended cannot be interrupted, and need not.
-    let _ = call::console_foreground(task.thread());
+    let options = Options {
+        foreground: true,
+        ..Options::default()
+    };
+    let task = program.start(name, arguments, &options)?;
     let ended = task.wait();
     // The interrupt character is the shell's again, if it was the program's.
     let _ = call::console_foreground(0);

@@ -12,7 +12,7 @@ use crate::{Hardware, Kernel, bare::THREADS_MAX};
 /// Steps in a unit of work. A step is about 25 instructions.
 pub(in crate::bare) const UNIT: i32 = 8;
 /// Units of work that one event does at most, for whatever number of items, messages and threads.
-pub const WORK_MAX: i32 = 64;
+pub const WORK_MAX: i32 = 56;
 /// The same in steps.
 pub(in crate::bare) const PIECE_STEPS: i32 = WORK_MAX * UNIT;
 

@@ -10,6 +10,7 @@ mod exhaustive;
 mod long;
 mod model;
 mod nodes;
+mod open;
 mod random;
 mod remembered;
 mod sparse;

@@ -264,6 +264,7 @@ impl Server {
 
             Call::PageCopy => self.page_copy(world, caller, arguments.into()).into(),
             Call::PageUnMap => self.page_un_map(world, caller, arguments.into()).into(),
+            Call::PageFlushAll => self.page_flush_all(world, caller, arguments.into()).into(),
             Call::PageFlush => self.page_flush(world, caller, arguments.into()).into(),
             Call::PageLimit => self.page_limit(world, caller, arguments.into()).into(),
 

@@ -136,7 +136,7 @@ impl Server {
         self.objects.get_mut(id).closed_by = ENDS;
         // The list does the rest.
         let _ = self.goes_on(world, Work::Object(base, serial), true);
-        let goal = self.sync_begin(world, base, 0, 0);
+        let goal = self.sync_row(world, base);
         self.finish_durable(caller, goal, (0, 0))
     }
 

@@ -22,6 +22,7 @@ use crate::{
     accounts::{AccountId, limits},
     containers::Map,
     directory::object::ObjectId,
+    durability::durable::SYNC_RANGES_MAX,
     durability::freeze::{COST_LET_GO, Freezing},
     durability::snapshots::Asked,
     lives::budget::Cost,
@@ -58,7 +59,8 @@ struct Closing {
 /// A sync that is not over.
 struct Sync {
     pages: Vec<DirtyPage>,
-    base: u64,
+    /// The objects whose rows it carries, or zero.
+    bases: [u64; SYNC_RANGES_MAX],
     /// The number of the account that asked for it, which may be closed by the end.
     asker: u64,
 }
@@ -227,8 +229,14 @@ impl Checkpoints {
     }
 
     /// Notes a sync that was begun, where there is [room](Checkpoints::expect_sync).
-    pub(crate) fn note_sync(&mut self, ticket: Ticket, pages: Vec<DirtyPage>, base: u64, asker: u64) {
-        let _ = self.syncs.insert(ticket, Sync { pages, base, asker });
+    pub(crate) fn note_sync(
+        &mut self,
+        ticket: Ticket,
+        pages: Vec<DirtyPage>,
+        bases: [u64; SYNC_RANGES_MAX],
+        asker: u64,
+    ) {
+        let _ = self.syncs.insert(ticket, Sync { pages, bases, asker });
     }
 
     /// Whether a sync is not over.
@@ -575,7 +583,7 @@ impl Server {
             let forgotten = self.checkpoint.failures.note(ticket, error).map(|failure| failure.0);
             self.checkpoint.forgotten_failures = self.checkpoint.forgotten_failures.max(forgotten);
             let next = self.checkpoint.next();
-            if let Some(id) = self.objects.find(sync.base) {
+            for id in sync.bases.map(|base| self.objects.find(base)).into_iter().flatten() {
                 self.objects.get_mut(id).changed_before = next;
             }
             self.checkpoint.changed = true;

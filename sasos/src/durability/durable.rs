@@ -18,10 +18,13 @@ use crate::{
     lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::{Caller, Life},
+    pages::page::Range,
 };
 
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
 pub const SYNC_PAGES_MAX: usize = 10;
+/// Ranges, each perhaps of another object, that one sync writes pages of; more of them are a checkpoint's work.
+pub const SYNC_RANGES_MAX: usize = 4;
 /// Page tables in which a sync looks for them.
 const SYNC_TABLES_MAX: u64 = 64;
 /// The most that freezing the pages of a sync may cost, which is done in one event: pages that are far apart are dear.
@@ -48,6 +51,8 @@ pub(crate) fn no_room(error: NoRoom) -> Error {
 pub const DELETIONS_BESIDE: usize = 16;
 /// The cost of a call beside the sync that it begins, in instructions, roughly.
 const COST_CALL: Cost = Cost::own(4_500);
+/// The cost of each further range of the sync.
+const COST_RANGE: Cost = Cost::own(1_500);
 /// The cost of entering a record into the object table.
 const COST_RECORD: Cost = Cost::own(4_500);
 
@@ -84,70 +89,94 @@ impl Server {
         }
     }
 
-    /// Begins to make the row of an object (which may be deleted) durable, and those of its dirty
-    /// pages that lie in a range of addresses, of which there are [`SYNC_PAGES_MAX`] at most.
-    pub(crate) fn sync_begin<W: World>(&mut self, world: &mut W, base: u64, from: u64, to: u64) -> Goal {
+    /// Begins to make the row of an object (which may be deleted) durable.
+    pub(crate) fn sync_row<W: World>(&mut self, world: &mut W, base: u64) -> Goal {
+        self.sync_begin(world, &[(base, 0, 0)])
+    }
+
+    /// The same of several objects, each with those of its dirty pages that lie in a range of addresses: [`SYNC_RANGES_MAX`] ranges and [`SYNC_PAGES_MAX`]
+    /// pages in all, at most.
+    fn sync_begin<W: World>(&mut self, world: &mut W, parts: &[(u64, u64, u64)]) -> Goal {
         // Without memory for a sync, or where the machine is about to stop, a checkpoint does its work.
         let room = (room_for_sync(), room_for_sync(), self.checkpoint.expect_sync());
         let (false, (Ok(mut pages), Ok(mut written), Ok(()))) = (self.checkpoint.is_closing(), room) else {
             return Goal::Checkpoint(self.checkpoint_request(world));
         };
-        let id = self
-            .objects
-            .find(base)
-            .filter(|&id| self.objects.get(id).base() == base);
-        if let Some(id) = id {
+        let mut bases = [0; SYNC_RANGES_MAX];
+        for (place, &(base, from, to)) in bases.iter_mut().zip(parts) {
+            *place = base;
+            let Some(id) = self.alive(base) else { continue };
+            let most = SYNC_PAGES_MAX - pages.len();
             let list = |_: &mut store::Store, page| {
                 push_reserved(&mut pages, page);
                 push_reserved(&mut written, page);
                 Ok(())
             };
             // Nothing can fail in it.
-            let _ = self.freeze_dirty(world, id, (from, to), (SYNC_PAGES_MAX, false), list);
+            let _ = self.freeze_dirty(world, id, (from, to), (most, false), list);
         }
-        let Ok(ticket) = self.store.sync_begin(world, written, &[base]) else {
+        let count = parts.len();
+        let Ok(ticket) = self.store.sync_begin(world, written, &bases[..count]) else {
             self.thaw(world, &pages, true);
             return Goal::Checkpoint(self.checkpoint_request(world));
         };
-        if let Some(id) = id {
+        for id in bases.map(|base| self.alive(base)).into_iter().flatten() {
             let object = self.objects.get_mut(id);
             object.sync = Some(ticket);
             object.changed_before = 0;
         }
         let asker = self.ledger.number(self.account_of(self.current));
-        self.checkpoint.note_sync(ticket, pages, base, asker);
+        self.checkpoint.note_sync(ticket, pages, bases, asker);
         // The call has done its part: the record is written in an event of its own.
-        self.budget.spend(COST_CALL);
+        self.budget.spend(COST_CALL.and(COST_RANGE.times(count as u64 - 1)));
         self.poll_store(world);
         Goal::Sync(ticket)
     }
 
-    /// Makes the row of an object, and its pages in a range, durable: by a sync, or by a checkpoint where there is too much
+    /// The object that begins at an address, unless it is deleted.
+    fn alive(&self, base: u64) -> Option<ObjectId> {
+        let found = self.objects.find(base)?;
+        (self.objects.get(found).base() == base).then_some(found)
+    }
+
+    /// Makes pages in some ranges, and the rows of their objects, durable together: by a sync, or by a checkpoint where there is too much
     /// for one.
-    pub(crate) fn flush_begin<W: World>(&mut self, world: &mut W, id: ObjectId, from: u64, to: u64) -> Goal {
-        let object = self.objects.get(id);
-        let base = object.base();
-        let (mut next, mut tables) = (from, SYNC_TABLES_MAX);
-        let (mut cost, mut table) = (Cost::own(0), None);
-        for _ in 0..=SYNC_PAGES_MAX {
-            match object.next_near(Which::Dirty, &mut next, to, &mut tables) {
-                Some(place) => {
-                    next = place.address + PAGE;
-                    cost = cost.and(freezing(table.replace(place.slot) != Some(place.slot)));
-                    if self.budget.price(cost) > SYNC_COST_MAX {
-                        break;
-                    }
-                }
-                None if tables == 0 => break,
-                None => {
-                    self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
-                    return self.sync_begin(world, base, from, to);
-                }
-            }
+    pub(crate) fn flush_begin<W: World>(&mut self, world: &mut W, ranges: &[Range]) -> Goal {
+        let mut tables = SYNC_TABLES_MAX;
+        let is_sync = ranges.len() <= SYNC_RANGES_MAX && self.are_few(ranges, &mut tables);
+        if is_sync {
+            self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
+            let parts = ranges
+                .iter()
+                .map(|range| (self.objects.get(range.id).base(), range.from, range.to));
+            let mut bases = [(0, 0, 0); SYNC_RANGES_MAX];
+            bases.iter_mut().zip(parts).for_each(|(place, part)| *place = part);
+            return self.sync_begin(world, &bases[..ranges.len()]);
         }
         // The call has looked at them before, to see whether all is durable.
         self.budget.spend(COST_TABLE.times(2 * (SYNC_TABLES_MAX - tables)));
         Goal::Checkpoint(self.checkpoint_request(world))
+    }
+
+    /// Whether the dirty pages of some ranges are few enough for a sync, which freezes them in one event.
+    fn are_few(&self, ranges: &[Range], tables: &mut u64) -> bool {
+        let (mut cost, mut pages) = (Cost::own(0), 0);
+        for range in ranges {
+            let (mut next, mut table) = (range.from, None);
+            let object = self.objects.get(range.id);
+            while let Some(place) = object.next_near(Which::Dirty, &mut next, range.to, tables) {
+                next = place.address + PAGE;
+                pages += 1;
+                cost = cost.and(freezing(table.replace(place.slot) != Some(place.slot)));
+                if pages > SYNC_PAGES_MAX || self.budget.price(cost) > SYNC_COST_MAX {
+                    return false;
+                }
+            }
+            if *tables == 0 {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether the pages of an object in a range, and its row, are durable as they are.

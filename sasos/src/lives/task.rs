@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use abi::{
     Error, Rights,
     call::arguments::TaskCreate,
-    layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM},
+    layout::{EXCEPTION_KILL, ExitReport, PRIORITY_MAX, STATUS_SYSTEM, TASK_FOREGROUND},
 };
 use kcore::{SpaceId, ThreadId, scheduler::List};
 
@@ -345,7 +345,8 @@ impl Server {
             limit_share,
         } = arguments;
         let own_priority = self.threads.record(caller.thread).priority;
-        let priority = checked_priority(priority, own_priority)?;
+        let foreground = priority & TASK_FOREGROUND != 0;
+        let priority = checked_priority(priority & !TASK_FOREGROUND, own_priority)?;
         self.validate(world, caller.domain, entry, Rights::X)?;
         // The caller's, or a description whose Clists the caller can read.
         let apd = if apd == 0 {
@@ -386,7 +387,13 @@ impl Server {
         self.budget.spend(COST_MAKE);
         let task = self.task_make(world, apd, parent, limits)?;
         match self.task_begin(world, caller, task, entry, parameter, priority) {
-            Ok(thread) => Ok((thread.0, task.0)),
+            Ok(thread) => {
+                if foreground {
+                    // Who does not hold the terminal starts the task all the same.
+                    let _ = self.pass_foreground(caller, Some(task));
+                }
+                Ok((thread.0, task.0))
+            }
             Err(error) => {
                 self.task_ends(task);
                 Err(error.into())

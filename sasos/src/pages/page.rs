@@ -9,6 +9,7 @@ use abi::{
     Error, Rights,
     address::{PAGE, slot_of},
     call::arguments,
+    layout::FLUSH_RANGES_MAX,
 };
 use kcore::PageEntry;
 
@@ -146,16 +147,54 @@ impl Server {
             return step;
         }
         let range = self.range(world, caller, page, pages, Rights::W)?;
-        let object = self.objects.get(range.id);
-        if !object.is_persistent() {
+        self.flush_ranges(world, caller, &[range])
+    }
+
+    /// `PageFlushAll`: ranges (a page and a number of pages each), count.
+    ///
+    /// # Errors
+    /// [`Error::BadArgument`]: no range, or too many; as `PageFlush` for each, and as for reading the array.
+    pub fn page_flush_all<W: World>(
+        &mut self,
+        world: &mut W,
+        caller: Caller,
+        arguments: arguments::PageFlushAll,
+    ) -> Step<(u64, u64)> {
+        let arguments::PageFlushAll { ranges: array, count } = arguments;
+        if let Some(step) = self.resume_durable(caller) {
+            return step;
+        }
+        if count == 0 || count > FLUSH_RANGES_MAX {
+            return Err(Error::BadArgument.into());
+        }
+        let mut bytes = [0; FLUSH_RANGES_MAX as usize * 16];
+        let bytes = &mut bytes[..count as usize * 16];
+        self.read_user(world, caller.domain, array, bytes)?;
+        let mut ranges = [Range {
+            id: ObjectId(0),
+            from: 0,
+            to: 0,
+        }; FLUSH_RANGES_MAX as usize];
+        for (range, pair) in ranges.iter_mut().zip(bytes.as_chunks::<16>().0) {
+            let (pairs, _) = pair.as_chunks::<8>();
+            let [page, pages] = [pairs[0], pairs[1]].map(u64::from_le_bytes);
+            *range = self.range(world, caller, page, pages, Rights::W)?;
+        }
+        self.flush_ranges(world, caller, &ranges[..count as usize])
+    }
+
+    /// Makes some ranges durable together.
+    fn flush_ranges<W: World>(&mut self, world: &mut W, caller: Caller, ranges: &[Range]) -> Step<(u64, u64)> {
+        let objects = || ranges.iter().map(|range| (self.objects.get(range.id), range));
+        if objects().any(|(object, _)| !object.is_persistent()) {
             return Err(Error::NotPersistent.into());
         }
-        if self.is_durable(object, range.from, range.to) {
+        if objects().all(|(object, range)| self.is_durable(object, range.from, range.to)) {
             return Ok((0, 0));
         }
         // Should what is being written fail, its pages are dirty again: then look anew. A thread that
-        // has waited once asks for a checkpoint, which is for all: syncs of the same object by others could go before it for ever.
-        if let Err(stop) = self.wait_for_writing(range.id) {
+        // has waited once asks for a checkpoint, which is for all: syncs of the same objects by others could go before it for ever.
+        if let Err(stop) = ranges.iter().try_for_each(|range| self.wait_for_writing(range.id)) {
             let continuation = &mut self.threads.record(caller.thread).continuation;
             if *continuation != Continuation::Waited {
                 *continuation = Continuation::Waited;
@@ -164,7 +203,7 @@ impl Server {
             let goal = Goal::Checkpoint(self.checkpoint_request(world));
             return self.finish_durable(caller, goal, (0, 0));
         }
-        let goal = self.flush_begin(world, range.id, range.from, range.to);
+        let goal = self.flush_begin(world, ranges);
         self.finish_durable(caller, goal, (0, 0))
     }
 

@@ -288,7 +288,7 @@ impl Server {
             return Ok((password, 0));
         }
         let base = object.base();
-        let goal = self.sync_begin(world, base, 0, 0);
+        let goal = self.sync_row(world, base);
         self.finish_durable(caller, goal, (password, 0))
     }
 }

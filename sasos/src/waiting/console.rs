@@ -197,14 +197,19 @@ impl Server {
         } else {
             Some(self.task_of_child(caller, thread)?)
         };
+        self.pass_foreground(caller, task)?;
+        Ok((0, 0))
+    }
+
+    /// Gives the foreground to a child of the caller, or keeps it from all. `Protection` if the caller does not hold the terminal.
+    pub(crate) fn pass_foreground(&mut self, caller: Caller, task: Option<TaskId>) -> Result<(), Error> {
         let holder = if self.tasks.initial == Some(caller.task) {
             Some(0)
         } else {
             self.console.place_of(caller.task).map(|place| place + 1)
         };
         let above = holder.filter(|_| self.at_home(caller)).ok_or(Error::Protection)?;
-        self.console.pass(above, task)?;
-        Ok((0, 0))
+        self.console.pass(above, task)
     }
 
     /// The terminal's interrupt character. `Gone` if it has ended the foreground task; otherwise it

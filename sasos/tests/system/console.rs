@@ -2,12 +2,12 @@
 
 use abi::{
     Call, Error,
-    layout::{EXCEPTION_INTERRUPT, STATUS_SYSTEM, STREAM_CONTROL, STREAM_TERMINAL},
+    layout::{EXCEPTION_INTERRUPT, PRIORITY_DEFAULT, STATUS_SYSTEM, STREAM_CONTROL, STREAM_TERMINAL, TASK_FOREGROUND},
 };
-use kcore::{Machine, wait::Key};
+use kcore::{Machine, ThreadId, wait::Key};
 use sasos::{Event, Outcome};
 
-use crate::harness::{Answer, System};
+use crate::harness::{Answer, ENTRY, System};
 
 #[test]
 fn bytes_go_out_as_far_as_there_is_room() {
@@ -156,6 +156,57 @@ fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
         system.server.handle(&mut system.platform, Event::Interrupt),
         Outcome::Resume
     );
+    system.check_to_the_end();
+}
+
+/// A child that passes the foreground on with its first call is not refused, and an interrupt before that ends it.
+#[test]
+fn a_task_may_begin_in_the_foreground() {
+    let mut system = System::boot(66);
+    let first = system.first;
+    let priority = PRIORITY_DEFAULT | TASK_FOREGROUND;
+    let start = |system: &mut System, parent| {
+        let image = system.image(parent);
+        let made = system.call(parent, Call::TaskCreate, &[image + ENTRY, 0, 0, 0, priority]);
+        ThreadId(made.unwrap().0)
+    };
+    let shell = start(&mut system, first);
+    let job = start(&mut system, shell);
+    system.call(job, Call::ConsoleForeground, &[0]).unwrap();
+    let job = start(&mut system, shell);
+    assert_eq!(
+        system.start(shell, Call::ThreadWait, &[job.0, u64::MAX, 0]),
+        Answer::Blocked
+    );
+    system.run(job);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Gone
+    );
+    assert_eq!(
+        system.wait_for(shell),
+        Answer::Done(Ok((job.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT)))
+    );
+    // Who does not hold the terminal starts the task, and the interrupt is nobody's.
+    let stranger = system.task(first);
+    let job = start(&mut system, stranger);
+    assert_eq!(system.call(job, Call::ConsoleForeground, &[0]), Err(Error::Protection));
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Resume
+    );
+    // No other bit beside the priority means anything.
+    let image = system.image(first);
+    for bit in (8..64).filter(|&bit| 1 << bit != TASK_FOREGROUND) {
+        assert_eq!(
+            system.call(
+                first,
+                Call::TaskCreate,
+                &[image + ENTRY, 0, 0, 0, PRIORITY_DEFAULT | 1 << bit]
+            ),
+            Err(Error::BadArgument)
+        );
+    }
     system.check_to_the_end();
 }
 

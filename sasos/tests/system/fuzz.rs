@@ -296,6 +296,18 @@ impl Fuzz {
         }
     }
 
+    /// Flushes one of the thread's objects, which holds the range itself, and another one.
+    fn flush_together(&mut self, thread: ThreadId) {
+        let [at, other] = [(); 2].map(|()| self.target(thread) & 0x7fff_ffff_f000);
+        for (place, word) in [at, 1, other, 1].into_iter().enumerate() {
+            if self.system.set_word(thread, at + 8 * place as u64, word).is_err() {
+                return;
+            }
+        }
+        let count = self.rng.below(4);
+        self.call(thread, Call::PageFlushAll as u64, [at, count, 0, 0, 0, 0]);
+    }
+
     fn step(&mut self) {
         self.system.late.clear();
         if self.system.slow.is_some() {
@@ -348,6 +360,7 @@ impl Fuzz {
                 let _ = self.system.touch(thread, address & 0x7fff_ffff_ffff, touch);
             }
             2 if self.rng.one_in(2) => self.register(thread),
+            2 if self.rng.one_in(4) => self.flush_together(thread),
             2 => self.scribble(thread),
             3 if self.rng.one_in(8) => {
                 self.system.run(thread);

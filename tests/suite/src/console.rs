@@ -10,7 +10,7 @@ use rt::{Object, call};
 
 use crate::{
     arch,
-    assistant::{PATIENCE_NS, PRIORITY_LOW, Puppet, start, wait_until},
+    assistant::{PATIENCE_NS, PRIORITY_LOW, Puppet, start},
     case::{Case, Outcome, Setting, case, ensure, ensure_eq, ensure_error},
 };
 
@@ -70,10 +70,6 @@ fn foreground(_: &Setting) -> Outcome {
             ..rt::task::Options::default()
         },
     )?;
-    // The runner gives it the foreground, perhaps a moment later.
-    wait_until("the terminal is held", || {
-        call::console_foreground(task.thread()).is_ok()
-    })?;
     call::console_foreground(task.thread())?;
     call::console_foreground(0)?;
     // Its child does not hold the terminal.

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use rt::{abi::layout::EXCEPTION_INTERRUPT, call, println, task::Options};
+use rt::{abi::layout::EXCEPTION_INTERRUPT, println, task::Options};
 
 use crate::{
     assistant::{PATIENCE_NS, program, wait_until},
@@ -107,9 +107,11 @@ enum Verdict {
 fn run_apart(case: &Case, verbose: bool, setting: &Setting) -> Outcome<Verdict> {
     let (seed, calls) = (format!("{:#x}", setting.seed), format!("{}", setting.calls));
     let arguments = ["--case", case.name, "--seed", &seed, "--calls", &calls];
-    let task = program()?.start("suite", &arguments, &Options::default())?;
-    // It may pass the terminal on. Where the suite does not hold it, that case says so.
-    let _ = call::console_foreground(task.thread());
+    let options = Options {
+        foreground: true,
+        ..Options::default()
+    };
+    let task = program()?.start("suite", &arguments, &options)?;
     if verbose {
         println!("begun {}", case.name);
     }

@@ -4,7 +4,7 @@
 use abi::{
     Call, Error, Rights,
     address::PAGE,
-    layout::{Capability, OBJECT_PERSISTENT, UNMAP_REPLACE, UNMAP_ZERO},
+    layout::{Capability, FLUSH_RANGES_MAX, OBJECT_PERSISTENT, UNMAP_REPLACE, UNMAP_ZERO},
 };
 use rt::{Clist, Object, call, system};
 
@@ -99,6 +99,23 @@ fn keep_and_flush(_: &Setting) -> Outcome {
     }
     call::page_flush(kept.base(), 8)?;
     ensure!(call::page_flush(kept.base(), 9).is_err());
+    let other = Kept::new(2)?;
+    let transient = Object::create(PAGE)?;
+    for round in 0..20 {
+        let ranges = [[kept.page(1), 3], [other.page(round % 2), 1]];
+        arch::store(kept.page(2), round);
+        arch::store(other.page(round % 2), round);
+        call::page_flush_all(&ranges)?;
+    }
+    let ranges = [[kept.page(1), 3], [transient.base(), 1]];
+    ensure_error!(call::page_flush_all(&ranges), NotPersistent);
+    ensure_error!(
+        call::page_flush_all(&[ranges[0]; FLUSH_RANGES_MAX as usize + 1]),
+        BadArgument
+    );
+    ensure_error!(call::page_flush_all(&[]), BadArgument);
+    call::page_flush_all(&[ranges[0]; FLUSH_RANGES_MAX as usize])?;
+    other.delete()?;
     ensure!(call::page_flush(kept.base(), u64::MAX).is_err());
     ensure!((0..4).all(|page| page == 2 || arch::load(kept.page(page)) == 100 + page));
     kept.delete()

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Steps of a message that is refused.
-const REFUSAL_STEPS: i32 = 16;
+const REFUSAL_STEPS: i32 = 32;
 
 /// The result of the sending half.
 enum Sent {

@@ -83,7 +83,7 @@ impl<H: Hardware> Work<'_, H> {
             let covered = found.page >= from && found.page + pages(found.level) <= end;
             match found.what {
                 What::Shared => {
-                    if covered && self.flush_links(space, at, rights) == Progress::More {
+                    if covered && self.flush_links(space, at, rights, own) == Progress::More {
                         return (Progress::More, at);
                     }
                     self.tables_from = at + pages(1);
@@ -134,7 +134,16 @@ impl<H: Hardware> Work<'_, H> {
                         () if top == holder => pages(level.min(self.whole_level(&found, top))),
                         () => 0,
                     };
-                    if self.revoke(top, frame, level, rights, own) == Progress::More {
+                    if self.helps_to_flush(top) {
+                        if self.budget <= 0 {
+                            return (Progress::More, at);
+                        }
+                        continue;
+                    }
+                    if own == Own::Kept && self.was_finished(top, frame, level, rights) {
+                        // What was given since came behind this flush.
+                        self.visit = Visit::NONE;
+                    } else if self.revoke(top, frame, level, rights, own) == Progress::More {
                         return (Progress::More, at);
                     }
                     at += step;
@@ -192,17 +201,24 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// Takes rights from all that link a slot of a space.
-    fn flush_links(&mut self, space: u16, slot: u64, rights: Rights) -> Progress {
+    fn flush_links(&mut self, space: u16, slot: u64, rights: Rights, own: Own) -> Progress {
         let Some(table) = self.mapping.tree.find(space, LINKS, slot) else {
             return Progress::Done;
         };
+        if self.helps_to_flush(table) {
+            return Progress::More;
+        }
+        if own == Own::Kept && self.was_finished(table, 0, 1, rights) {
+            self.visit = Visit::NONE;
+            return Progress::Done;
+        }
         let progress = self.revoke(table, 0, 1, rights, Own::Kept);
         self.unshare(table);
         progress
     }
 
     /// A table that nobody links any more is an ordinary one.
-    fn unshare(&mut self, table: u32) {
+    pub fn unshare(&mut self, table: u32) {
         let at = self.mapping.tree.get(table);
         let (space, page) = (at.space(), at.page());
         if !self.mapping.tree.get(table).is_bare() {
@@ -241,13 +257,14 @@ impl<H: Hardware> Work<'_, H> {
             frame: scope.frame,
             level: scope.level,
             rights: scope.rights,
-            stamp: self.visit.stamp,
+            ..self.visit
         };
         if self.visit != visit {
             // Even; the next odd one is for doomed nodes.
             self.mapping.stamp += 2;
             self.visit = Visit {
                 stamp: self.mapping.stamp,
+                stood_open: false,
                 ..visit
             };
         }
@@ -262,16 +279,17 @@ impl<H: Hardware> Work<'_, H> {
         let mut node = top;
         let mut doomed = self.is_doomed(top, own).then_some(top);
         loop {
-            if self.budget <= 0 {
-                return Progress::More;
-            }
-            self.budget -= 2;
             let (scope, stamp) = if doomed.is_some() {
                 (Scope::ALL, stamp | 1)
             } else {
                 (scope, stamp)
             };
             self.mapping.tree.begin(node, stamp);
+            if self.budget <= 0 {
+                self.leave_open();
+                return Progress::More;
+            }
+            self.budget -= 2;
             if let Some(kid) = self.mapping.tree.active_kid(node) {
                 if self.mapping.tree.get(kid).rights.intersection(scope.rights).is_empty() {
                     self.mapping.tree.set_done(kid);
@@ -293,7 +311,10 @@ impl<H: Hardware> Work<'_, H> {
             let mut parent = self.mapping.tree.get(node).parent;
             self.budget -= 5 * UNIT;
             match self.finish(node, scope) {
-                Taken::More => return Progress::More,
+                Taken::More => {
+                    self.leave_open();
+                    return Progress::More;
+                }
                 Taken::Doomed => {
                     self.mapping.tree.get_mut(node).marks |= DOOMED;
                     doomed = Some(node);
@@ -315,7 +336,7 @@ impl<H: Hardware> Work<'_, H> {
             }
             node = parent;
         }
-        self.visit = Visit::NONE;
+        self.close();
         Progress::Done
     }
 

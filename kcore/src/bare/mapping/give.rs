@@ -70,6 +70,7 @@ impl<H: Hardware> Work<'_, H> {
         let length = (sent.size() / unit(sent)).min(limit(landed).saturating_sub(target));
         let mut offset = start / unit(sent);
         let mut count = 0;
+        self.help_a_little();
         let progress = loop {
             let (page, level) = match self.next_piece(from, source + offset, source + length, how) {
                 Search::End => {
@@ -296,6 +297,9 @@ impl<H: Hardware> Work<'_, H> {
         let Some((node, _)) = self.source_of(&piece) else {
             return Ok(None);
         };
+        if self.helps_to_give(node) {
+            return Ok(None);
+        }
         if self.mapping.tree.get(node).depth >= DEPTH_MAX {
             return Err(Error::TableFull);
         }
@@ -327,7 +331,10 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     fn grant_piece(&mut self, piece: Piece) -> Result<Option<u64>, Error> {
-        if self.source_of(&piece).is_none() {
+        let Some((node, _)) = self.source_of(&piece) else {
+            return Ok(None);
+        };
+        if self.helps_to_give(node) || self.helps_to_flush(node) {
             return Ok(None);
         }
         let splitting = self.splitting_tables(&piece);
@@ -365,6 +372,11 @@ impl<H: Hardware> Work<'_, H> {
         let &Piece {
             from, source: slot, to, ..
         } = &piece;
+        if let Some(table) = self.mapping.tree.find(from, LINKS, slot)
+            && self.helps_to_give(table)
+        {
+            return Ok(None);
+        }
         let there = self.mapping.tree.find(to, LINKS, slot);
         if there.is_some_and(|node| self.mapping.tree.get(node).kind() == Kind::Table) {
             return Err(Error::InUse);

@@ -5,7 +5,7 @@
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
 //! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken; `lower`: rights to
-//!   them are; `own`: a space loses its own; `edges`: the first page of a table, and the last.
+//!   them are; `own`: a space loses its own; `open`: a flush that others help to its end; `edges`: the first page of a table, and the last.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -35,6 +35,7 @@ mod flush;
 mod give;
 mod grant;
 mod lower;
+mod open;
 mod own;
 mod report;
 mod runs;
@@ -450,6 +451,8 @@ struct Visit {
     level: u8,
     rights: Rights,
     stamp: u64,
+    /// It stood open at the end of a piece ([`Mapping::open`]).
+    stood_open: bool,
 }
 
 impl Visit {
@@ -459,6 +462,7 @@ impl Visit {
         level: 0,
         rights: Rights::NONE,
         stamp: 0,
+        stood_open: false,
     };
 }
 
@@ -506,7 +510,6 @@ struct FreeSpace {
 }
 
 /// All free spaces and the mapping tree.
-#[derive(Default)]
 pub struct Mapping {
     tree: Tree,
     /// By the number of the space.
@@ -516,8 +519,25 @@ pub struct Mapping {
     largest: u8,
     /// The last stamp given to a flush of one block.
     stamp: u64,
+    /// The flush of a block that was begun and is not finished ([`open`]), or none.
+    open: Visit,
     batch: Batch,
     recent: Recent,
+}
+
+impl Default for Mapping {
+    fn default() -> Self {
+        Self {
+            tree: Tree::default(),
+            spaces: Vec::new(),
+            sigma0: None,
+            largest: 0,
+            stamp: 0,
+            open: Visit::NONE,
+            batch: Batch::default(),
+            recent: Recent::default(),
+        }
+    }
 }
 
 impl Mapping {

@@ -282,6 +282,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         target: u64,
         rights: Rights,
     ) -> Option<()> {
+        if self.given_short((from, source), 1) == 0 {
+            return None;
+        }
         let Some(covering) = self.small_source(from, source) else {
             return self.map_part((from, source), (to, target), rights);
         };
@@ -402,6 +405,9 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Links a slot of `from`, which has a table for it, to where `to`, another space, has nothing.
     #[inline(always)]
     pub(in crate::bare) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
+        if !self.links_short(from, slot) {
+            return None;
+        }
         let table = |space| Key::new(space, 1, slot).first_of(pages(2));
         let (giver, receiver) = (table(from), table(to));
         let recent = &self.half.mapping.recent;

@@ -36,6 +36,10 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
+/// Steps of a table that is made.
+const TABLE_STEPS: i32 = 4 * UNIT;
+/// Steps of its entries, where it parts a large page.
+const SPLIT_STEPS: i32 = 16 * UNIT;
 
 /// The content of a space at a page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -266,6 +270,7 @@ impl<H: Hardware> Work<'_, H> {
     /// A frame for a table, or with any content for a table of nodes.
     fn take_table(&mut self, space: u16, content: Content) -> Result<Frame, Error> {
         self.charge(space, TABLE_UNITS)?;
+        self.budget -= TABLE_STEPS;
         if self.frames.free() == 0 {
             self.flush_now();
         }
@@ -290,7 +295,9 @@ impl<H: Hardware> Work<'_, H> {
             if is_present(walk.entry) && !large {
                 return Ok(());
             }
-            let table = match self.take_table(space, Content::Zeroes) {
+            // All entries of one that parts a large page are written.
+            let content = if large { Content::Any } else { Content::Zeroes };
+            let table = match self.take_table(space, content) {
                 Ok(table) => table,
                 Err(error) => {
                     self.prune(space, page);
@@ -299,13 +306,16 @@ impl<H: Hardware> Work<'_, H> {
             };
             if large {
                 self.mapping.recent.forget();
-                for (index, place) in self.hardware.table(table).iter().enumerate() {
-                    place.store(split_entry(walk.entry, walk.level, index), Relaxed);
+                let part = |index| split_entry(walk.entry, walk.level, index);
+                let (mut entry, step) = (part(0), part(1) - part(0));
+                for place in self.hardware.table(table) {
+                    place.store(entry, Relaxed);
+                    entry = entry.wrapping_add(step);
                 }
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 512), Relaxed);
                 self.touch(space);
-                self.budget -= 32 * UNIT;
+                self.budget -= SPLIT_STEPS;
             } else {
                 self.place(&walk, walk.level)
                     .store(encode_counted_table(table, 0), Relaxed);

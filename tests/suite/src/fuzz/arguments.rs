@@ -60,6 +60,10 @@ fn fit_memory(surroundings: &Surroundings, call: Call, arguments: &mut [u64; 6],
             arguments[1] = small(random);
             arguments[2] = random.below(9);
         }
+        Call::PageFlushAll => {
+            arguments[0] = surroundings.buffer + 8 * random.below(8);
+            arguments[1] = random.below(18);
+        }
         Call::ApdInsert => {
             arguments[0] = random.below(18);
             arguments[1] = or_address(surroundings, surroundings.clist, random);

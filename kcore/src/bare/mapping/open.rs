@@ -1,0 +1,167 @@
+//! The flush that stands open: one that its event did not finish.
+//!
+//! Who has a page that is being taken could give it on as fast as it is taken, and keep the flush from its end. So nobody gives on what comes from the top of
+//! the flush that stands open before it is at its end, and no other flush begins above or below it: who wants to does a piece of that flush instead. What
+//! hangs below only becomes less, so it ends. If its own caller goes away, the others finish it.
+//!
+//! One flush stands open at a time. A second one that its event does not finish goes on when the first is at its end, and helps it there. While one stands
+//! open, the short ways of giving look at each page by itself whether it has to do with it, and the general way ([`super::give`]) does a small part of it.
+
+use abi::Rights;
+
+use super::{
+    Mapping, Own, Visit,
+    short::node_of,
+    tables::Work,
+    tree::{Key, Kind, LINKS, NONE},
+};
+use crate::{
+    Hardware, Kernel,
+    bare::{Bare, going::UNIT},
+};
+
+/// Steps that giving does of a flush that has nothing to do with it: about a holder's worth.
+const LITTLE: i32 = 6 * UNIT;
+
+impl<H: Hardware> Kernel<H, Bare> {
+    /// How many of so many pages from this one on may be given by the short ways.
+    #[inline(always)]
+    pub(super) fn given_short(&mut self, from: (u16, u64), count: u64) -> u64 {
+        if self.half.mapping.open.top == NONE {
+            count
+        } else {
+            count.min(self.is_given_beside(from).into())
+        }
+    }
+
+    /// Whether a page has nothing to do with the flush that stands open: it does not come from its top.
+    #[cold]
+    #[inline(never)]
+    fn is_given_beside(&mut self, (from, page): (u16, u64)) -> bool {
+        let mut node = if self.small_source(from, page).is_some() {
+            node_of(&self.hardware, &self.half.mapping.recent.source, page)
+        } else if let Some((_, node)) = self.part_source(from, page) {
+            node
+        } else {
+            return false;
+        };
+        let Mapping { tree, open, .. } = &self.half.mapping;
+        while node != NONE && node != open.top {
+            node = tree.get(node).parent;
+        }
+        node == NONE
+    }
+
+    /// Whether a slot may be linked by the short way.
+    #[inline(always)]
+    pub(super) fn links_short(&self, from: u16, slot: u64) -> bool {
+        let Mapping { tree, open, .. } = &self.half.mapping;
+        open.top == NONE || tree.find(from, LINKS, slot) != Some(open.top)
+    }
+}
+
+impl<H: Hardware> Work<'_, H> {
+    /// The top of the flush that stands open.
+    fn open_top(&mut self) -> Option<u32> {
+        let Visit { top, stamp, .. } = self.mapping.open;
+        if top == NONE {
+            return None;
+        }
+        // A node that was taken has no place, and one that is another by now no such stamp. What came from the top went before it.
+        let at = self.mapping.tree.get(top);
+        if at.key() != Key::NONE && at.op | 1 == stamp | 1 {
+            return Some(top);
+        }
+        self.mapping.open = Visit::NONE;
+        None
+    }
+
+    /// The flush of a block ends its piece unfinished: it stands open, unless another one does.
+    pub(super) fn leave_open(&mut self) {
+        if self.open_top().is_some() {
+            return;
+        }
+        self.visit.stood_open = true;
+        self.mapping.open = self.visit;
+    }
+
+    /// The flush of a block is at its end.
+    pub(super) fn close(&mut self) {
+        if self.mapping.open.stamp == self.visit.stamp {
+            self.mapping.open = Visit::NONE;
+        }
+        self.visit = Visit::NONE;
+    }
+
+    /// Whether the flush of this block is under way, stood open, and somebody else finished it.
+    pub(super) fn was_finished(&self, top: u32, frame: u32, level: u8, rights: Rights) -> bool {
+        let visit = Visit {
+            top,
+            frame,
+            level,
+            rights,
+            ..self.visit
+        };
+        self.visit == visit && visit.stood_open && visit.stamp != self.mapping.open.stamp
+    }
+
+    /// Helps the flush that stands open, if what would be given from a node is being taken: then what was found is to be looked for again.
+    pub(super) fn helps_to_give(&mut self, node: u32) -> bool {
+        let is_being_taken = self.open_top().is_some_and(|top| self.comes_from(node, top));
+        if is_being_taken {
+            self.help();
+        }
+        is_being_taken
+    }
+
+    /// The same before a flush from a node, if another one must be at its end first: it stands open above or below, or this one could not stand open for it.
+    pub(super) fn helps_to_flush(&mut self, node: u32) -> bool {
+        let Some(top) = self.open_top() else { return false };
+        let is_this = self.visit.stood_open && self.visit.stamp == self.mapping.open.stamp;
+        let is_other =
+            !is_this && (self.visit != Visit::NONE || self.comes_from(node, top) || self.comes_from(top, node));
+        if is_other {
+            self.help();
+            if self.open_top().is_none() {
+                // However much that took, this flush comes next: at least it stands open then.
+                self.budget = self.budget.max(UNIT);
+            }
+        }
+        is_other
+    }
+
+    /// Whether a node is another one, or comes from it.
+    fn comes_from(&mut self, node: u32, other: u32) -> bool {
+        let mut at = node;
+        while at != NONE && at != other {
+            at = self.mapping.tree.get(at).parent;
+        }
+        self.budget -= UNIT;
+        at == other
+    }
+
+    /// Does a piece of the flush that stands open. Its own caller takes the top's own pages.
+    #[cold]
+    pub(super) fn help(&mut self) {
+        let Some(top) = self.open_top() else { return };
+        let Visit {
+            frame, level, rights, ..
+        } = self.mapping.open;
+        let visit = core::mem::replace(&mut self.visit, self.mapping.open);
+        self.revoke(top, frame, level, rights, Own::Kept);
+        self.visit = visit;
+        if self.mapping.tree.get(top).kind() == Kind::Table {
+            self.unshare(top);
+        }
+    }
+
+    /// Something is given while a flush stands open: if its caller has gone away, others finish it bit by bit.
+    pub(super) fn help_a_little(&mut self) {
+        if self.open_top().is_some() {
+            let rest = self.budget - LITTLE;
+            self.budget = LITTLE;
+            self.help();
+            self.budget += rest;
+        }
+    }
+}

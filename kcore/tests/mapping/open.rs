@@ -1,0 +1,432 @@
+//! Flushes that their event does not finish: those who have pages from there, and other flushers, help them to their end.
+
+use abi::{Error, Rights};
+use kcore::{
+    Kernel, SpaceId,
+    bare::{
+        Bare,
+        going::Going,
+        mapping::{Fpage, How, Own, Progress},
+    },
+    space::Tags,
+};
+
+use crate::{
+    fake::Fake,
+    world::{PAGE, RWX, SLOT, memory, walk},
+};
+
+/// Pieces that are enough for whatever stands there when a flush begins.
+const PIECES_MAX: usize = 1000;
+/// What others do between two pieces, as if from that many processors.
+const EVENTS: u64 = 24;
+/// The page of σ₀ that all comes from.
+const SOURCE: u64 = 0x4_0000;
+/// Pages that a space is given in turns.
+const TARGETS: u64 = 20_000;
+
+struct Bench {
+    kernel: Kernel<Fake, Bare>,
+    /// σ₀, the flusher, those below it.
+    spaces: Vec<SpaceId>,
+    /// The next page that something is given to.
+    next: u64,
+}
+
+impl Bench {
+    /// σ₀ gives a page of that size to the flusher, and that to the third space, and so on, so many times.
+    fn new(size: u8, chain: usize) -> Self {
+        let frames = 8000;
+        let mut kernel = Kernel::new(Fake::new(frames, Tags::Present), &[(1, frames)]);
+        let sigma0 = kernel
+            .sigma0_create(1 << 23, &[(0x4_0000, 0x8_0000)], &[], 2)
+            .expect("σ₀");
+        let made = (0..6).map(|_| kernel.free_space_create(sigma0, 600_000).expect("a space"));
+        let spaces: Vec<_> = core::iter::once(sigma0).chain(made.collect::<Vec<_>>()).collect();
+        let mut bench = Self {
+            kernel,
+            spaces,
+            next: 1 << 10,
+        };
+        bench.map((0, memory(SOURCE, size, RWX)), (1, memory(0, size, RWX)));
+        for space in 1..chain {
+            bench.map((space, memory(0, size, RWX)), (space + 1, memory(0, size, RWX)));
+        }
+        bench
+    }
+
+    /// Maps to the end.
+    fn map(&mut self, from: (usize, Fpage), to: (usize, Fpage)) {
+        let mut going = Going::default();
+        for _ in 0..PIECES_MAX {
+            match self.give(from, to, How::Map, &mut going) {
+                Ok(Progress::Done) => return,
+                Ok(Progress::More) => going = going.next_piece(),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("a gift does not end");
+    }
+
+    /// One piece.
+    fn give(
+        &mut self,
+        from: (usize, Fpage),
+        to: (usize, Fpage),
+        how: How,
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
+        let [(from, source), (to, window)] = [from, to].map(|(space, fpage)| (self.spaces[space], fpage));
+        let given = self.kernel.map((from, source), (to, window), how, going);
+        given.map(|given| given.progress)
+    }
+
+    /// A space gives its first page on, to another page of a space each time: one piece.
+    fn give_on(&mut self, from: usize, to: usize, how: How) {
+        self.give_page_on((from, 0), to, how);
+    }
+
+    fn give_page_on(&mut self, (from, page): (usize, u64), to: usize, how: How) {
+        self.next = self.next % TARGETS + 1 + (1 << 10);
+        let target = memory(self.next, PAGE, RWX);
+        let _ = self.give(
+            (from, memory(page, PAGE, RWX)),
+            (to, target),
+            how,
+            &mut Going::default(),
+        );
+    }
+
+    /// Links the flusher's first slot: one piece.
+    fn link(&mut self, to: SpaceId) {
+        let slot = memory(0, SLOT, RWX);
+        let from = (self.spaces[1], slot);
+        let _ = self.kernel.map(from, (to, slot), How::Link, &mut Going::default());
+    }
+
+    fn flush(&mut self, space: usize, what: Fpage, rights: Rights, going: &mut Going) -> Progress {
+        self.kernel
+            .flush(self.spaces[space], what, (rights, Own::Kept), going)
+            .expect("a flush")
+    }
+
+    /// Flushes the flusher's first page while others do something between the pieces: it ends.
+    fn flush_among(&mut self, rights: Rights, mut others: impl FnMut(&mut Self)) -> usize {
+        let mut going = Going::default();
+        for piece in 1..PIECES_MAX {
+            if self.flush(1, memory(0, PAGE, RWX), rights, &mut going) == Progress::Done {
+                return piece;
+            }
+            going = going.next_piece();
+            for _ in 0..EVENTS {
+                others(self);
+            }
+        }
+        panic!("a flush does not end");
+    }
+
+    fn rights(&self, space: usize, page: u64) -> Option<Rights> {
+        walk(&self.kernel, self.spaces[space], page).map(|(_, rights)| rights)
+    }
+}
+
+#[test]
+fn a_holder_that_gives_a_page_on_does_not_keep_a_flush_from_its_end() {
+    for size in [PAGE, SLOT] {
+        for how in [How::Map, How::Grant] {
+            for rights in [RWX, Rights::W, Rights::X] {
+                let mut bench = Bench::new(size, 2);
+                for _ in 0..64 {
+                    bench.give_on(2, 3, How::Map);
+                }
+                bench.flush_among(rights, |bench| bench.give_on(2, 3, how));
+                let left = bench.rights(2, 0);
+                if rights == RWX {
+                    assert_eq!(left, None, "{how:?}");
+                    let others = (0..TARGETS + (1 << 11)).filter(|&page| bench.rights(3, page).is_some());
+                    assert_eq!(others.count(), 0, "{how:?}");
+                } else if let Some(left) = left {
+                    assert!(left.intersection(rights).is_empty(), "{how:?} leaves {left}");
+                }
+            }
+        }
+    }
+}
+
+/// Of a slot a holder gives several pages on at once.
+#[test]
+fn a_holder_that_gives_pages_of_a_slot_on_does_not_keep_its_flush_from_its_end() {
+    for rights in [RWX, Rights::W] {
+        let mut bench = Bench::new(SLOT, 2);
+        let mut turn = 0;
+        let mut on = |bench: &mut Bench| {
+            turn += 1;
+            let (from, to) = (
+                memory(turn * 16 % 512, PAGE + 4, RWX),
+                memory(turn * 16 % (1 << 14), PAGE + 4, RWX),
+            );
+            let _ = bench.give((2, from), (3, to), How::Map, &mut Going::default());
+        };
+        for _ in 0..200 {
+            on(&mut bench);
+        }
+        let mut going = Going::default();
+        let ended = (1..PIECES_MAX).any(|_| {
+            let done = bench.flush(1, memory(0, SLOT, RWX), rights, &mut going);
+            going = going.next_piece();
+            for _ in 0..EVENTS {
+                on(&mut bench);
+            }
+            done == Progress::Done
+        });
+        assert!(ended, "a flush does not end");
+    }
+}
+
+/// Each of many holders has more given on while another one's is taken.
+#[test]
+fn holders_that_the_flush_has_not_come_to_do_not_grow() {
+    for rights in [RWX, Rights::W] {
+        let mut bench = Bench::new(PAGE, 2);
+        for page in 0..100 {
+            bench.map((2, memory(0, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+        }
+        let mut turn = 0;
+        let mut grow = |bench: &mut Bench| {
+            turn += 1;
+            bench.give_page_on((3, turn / 16 % 100), 4, How::Map);
+        };
+        for _ in 0..1600 {
+            grow(&mut bench);
+        }
+        bench.flush_among(rights, grow);
+    }
+}
+
+/// Who has a page of a space that ends gives it on.
+#[test]
+fn a_space_ends_while_what_it_gave_is_given_on() {
+    for size in [PAGE, SLOT] {
+        let mut bench = Bench::new(size, 2);
+        for _ in 0..64 {
+            bench.give_on(2, 3, How::Map);
+        }
+        let ended = (1..PIECES_MAX).any(|_| {
+            let done = bench.kernel.free_space_destroy(bench.spaces[1]).expect("its end");
+            for _ in 0..EVENTS {
+                bench.give_on(2, 3, How::Map);
+            }
+            done == Progress::Done
+        });
+        assert!(ended, "a space does not end");
+        assert_eq!(bench.rights(2, 0), None);
+    }
+}
+
+/// Others flush, piece by piece in turns: the same page for other rights, what a holder gave on, and from above.
+#[test]
+fn flushes_of_one_page_that_alternate_end() {
+    for (space, size) in [(0, PAGE), (1, PAGE), (2, PAGE), (1, SLOT)] {
+        let mut bench = Bench::new(size, 2);
+        for _ in 0..3000 {
+            bench.give_on(2, 3, How::Map);
+        }
+        let page = if space == 0 { SOURCE } else { 0 };
+        let mut other = Going::default();
+        let mut turn = |bench: &mut Bench| {
+            let done = bench.flush(space, memory(page, PAGE, RWX), Rights::X, &mut other);
+            other = other.next_piece();
+            if done == Progress::Done {
+                other = Going::default();
+            }
+            done
+        };
+        // Whoever it is begins anew when it is at its end.
+        bench.flush_among(Rights::W, |bench| {
+            turn(bench);
+        });
+        let ended = (1..PIECES_MAX).any(|_| turn(&mut bench) == Progress::Done);
+        assert!(ended, "the other flush of {space} does not end");
+    }
+}
+
+/// The owner of a slot links it on while another thread of the same space takes it from those who link it.
+#[test]
+fn links_that_are_given_do_not_keep_a_flush_from_its_end() {
+    let mut bench = Bench::new(PAGE, 2);
+    let many = linked(&mut bench);
+    let mut going = Going::default();
+    let mut turn = 0;
+    let ended = (1..PIECES_MAX).any(|_| {
+        let done = bench.flush(1, memory(0, SLOT, RWX), RWX, &mut going);
+        going = going.next_piece();
+        for _ in 0..EVENTS {
+            turn += 1;
+            bench.link(many[turn % many.len()]);
+        }
+        done == Progress::Done
+    });
+    assert!(ended, "a flush of links does not end");
+}
+
+/// Many spaces that link the flusher's first slot.
+fn linked(bench: &mut Bench) -> Vec<SpaceId> {
+    let sigma0 = bench.spaces[0];
+    let many: Vec<_> = (0..400)
+        .map(|_| bench.kernel.free_space_create(sigma0, 400).expect("a space"))
+        .collect();
+    for &to in &many {
+        bench.link(to);
+    }
+    many
+}
+
+/// Others finish the flush of a slot that its caller does not go on with: the slot is no shared one then.
+#[test]
+fn links_that_others_take_leave_an_ordinary_slot() {
+    let mut bench = Bench::new(PAGE, 2);
+    bench.map((0, memory(SOURCE + 8, PAGE, RWX)), (4, memory(0, PAGE, RWX)));
+    let nodes = bench.kernel.mapping_nodes();
+    linked(&mut bench);
+    let begun = bench.flush(1, memory(0, SLOT, RWX), RWX, &mut Going::default());
+    assert_eq!(begun, Progress::More);
+    let gifts = 1000;
+    for page in 0..gifts {
+        // Within a space it takes the general way.
+        bench.map((4, memory(0, PAGE, RWX)), (4, memory(8 + page, PAGE, RWX)));
+    }
+    assert_eq!(u64::from(bench.kernel.mapping_nodes() - nodes), gifts);
+}
+
+/// The flusher goes away. Givers who have nothing to do with it finish what it began, where they take the general way.
+#[test]
+fn a_flush_that_nobody_goes_on_with_is_finished_by_others() {
+    let mut bench = Bench::new(PAGE, 2);
+    for _ in 0..3000 {
+        bench.give_on(2, 3, How::Map);
+    }
+    let begun = bench.flush(1, memory(0, PAGE, RWX), RWX, &mut Going::default());
+    assert_eq!(begun, Progress::More);
+    bench.map((0, memory(SOURCE + 8, PAGE, RWX)), (4, memory(0, PAGE, RWX)));
+    assert!(bench.rights(2, 0).is_some(), "an unrelated gift is short");
+    bench.give_on(4, 5, How::Map);
+    for _ in 0..3000 {
+        let before = bench.kernel.mapping_nodes();
+        bench.give_on(4, 4, How::Map);
+        assert!(before.abs_diff(bench.kernel.mapping_nodes()) < 8, "it does much of it");
+    }
+    assert_eq!(bench.rights(2, 0), None, "nobody finishes it");
+    assert!(bench.rights(1, 0).is_some());
+}
+
+/// What is flushed below is done before what comes from above.
+#[test]
+fn a_flush_from_above_leaves_nothing_of_one_below_undone() {
+    let mut bench = Bench::new(PAGE, 3);
+    for _ in 0..300 {
+        bench.give_on(3, 4, How::Map);
+    }
+    let page = memory(0, PAGE, RWX);
+    let [mut below, mut above] = [Going::default(); 2];
+    assert_eq!(bench.flush(2, page, Rights::W, &mut below), Progress::More);
+    assert_eq!(bench.flush(1, page, Rights::X, &mut above), Progress::More);
+    let mut ended = false;
+    for _ in 1..PIECES_MAX {
+        below = below.next_piece();
+        ended = bench.flush(2, page, Rights::W, &mut below) == Progress::Done;
+        if ended {
+            break;
+        }
+    }
+    assert!(ended);
+    for place in (0..TARGETS + (1 << 11)).filter(|&place| bench.rights(4, place).is_some()) {
+        assert!(!bench.rights(4, place).expect("a page").contains(Rights::W));
+    }
+}
+
+/// A flush that its event does not finish, beside another one that has nothing to do with it and begins anew all the time.
+#[test]
+fn two_long_flushes_that_have_nothing_in_common_end() {
+    let mut bench = Bench::new(PAGE, 2);
+    bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (4, memory(1, PAGE, RWX)));
+    for _ in 0..1000 {
+        bench.give_on(2, 3, How::Map);
+        bench.give_page_on((4, 1), 5, How::Map);
+    }
+    let mut other = Going::default();
+    let mut turn = |bench: &mut Bench| {
+        let done = bench.flush(4, memory(1, PAGE, RWX), Rights::W, &mut other);
+        other = other.next_piece();
+        if done == Progress::Done {
+            other = Going::default();
+        }
+        done
+    };
+    turn(&mut bench);
+    bench.flush_among(RWX, |bench| {
+        // It is under way whenever the first one goes on.
+        assert!((0..PIECES_MAX).any(|_| turn(bench) == Progress::More));
+        bench.give_on(2, 3, How::Map);
+    });
+}
+
+/// Others finish the flush of a page, which goes then: that of the next page is still to be done.
+#[test]
+fn a_page_loses_rights_though_the_one_before_it_went_meanwhile() {
+    let mut bench = Bench::new(PAGE, 2);
+    bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (1, memory(1, PAGE, RWX)));
+    bench.map((1, memory(1, PAGE, RWX)), (2, memory(1, PAGE, RWX)));
+    for _ in 0..200 {
+        bench.give_on(2, 3, How::Map);
+        bench.give_page_on((2, 1), 3, How::Map);
+    }
+    let mut going = Going::default();
+    let both = memory(0, PAGE + 1, RWX);
+    assert_eq!(bench.flush(1, both, Rights::W, &mut going), Progress::More);
+    for _ in 0..200 {
+        bench.give_on(2, 3, How::Map);
+    }
+    let mut above = Going::default();
+    while bench.flush(0, memory(SOURCE, PAGE, RWX), RWX, &mut above) == Progress::More {
+        above = above.next_piece();
+    }
+    let ended = (1..PIECES_MAX).any(|_| {
+        going = going.next_piece();
+        bench.flush(1, both, Rights::W, &mut going) == Progress::Done
+    });
+    assert!(ended);
+    let left = bench.rights(2, 1).expect("the page");
+    assert!(!left.contains(Rights::W));
+}
+
+/// The top of a flush goes by another way, and its node is another page's.
+#[test]
+fn a_flush_whose_page_went_is_forgotten() {
+    let mut bench = Bench::new(PAGE, 2);
+    for _ in 0..200 {
+        bench.give_on(2, 3, How::Map);
+    }
+    let begun = bench.flush(1, memory(0, PAGE, RWX), RWX, &mut Going::default());
+    assert_eq!(begun, Progress::More);
+    // Those who have the page lose it by short flushes, then the flusher.
+    for page in 0..TARGETS + (1 << 11) {
+        let own = (RWX, Own::Too);
+        let what = memory(page, PAGE, RWX);
+        let done = bench.kernel.flush(bench.spaces[3], what, own, &mut Going::default());
+        assert_eq!(done, Ok(Progress::Done));
+    }
+    let own = (RWX, Own::Too);
+    for space in [2, 1] {
+        let done = bench
+            .kernel
+            .flush(bench.spaces[space], memory(0, PAGE, RWX), own, &mut Going::default());
+        assert_eq!(done, Ok(Progress::Done));
+    }
+    // The same place again, and what is given from there stays.
+    bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (1, memory(0, PAGE, RWX)));
+    bench.map((1, memory(0, PAGE, RWX)), (2, memory(0, PAGE, RWX)));
+    for _ in 0..100 {
+        bench.give_on(2, 3, How::Map);
+    }
+    assert!(bench.rights(2, 0).is_some());
+}
