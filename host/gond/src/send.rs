@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::{MountError, Named, ObjectRecord, SnapshotName, Store, StreamError, StreamHead, StreamItem, StreamWriter};
+use store::{MountError, Named, ObjectRecord, SnapshotName, StreamError, StreamHead, StreamItem, StreamWriter};
 
 /// Pages of an object that are compared at a time.
 const PIECE: usize = 4096;
@@ -148,12 +148,9 @@ fn send_object(
     }
     let pages_before = was.map_or(0, |was| was.pages);
     let (mut from, mut clear) = (0, 0..0);
-    loop {
-        let store_before: Option<&Store> = before.as_mut().map(|before| &*before.parts().0);
-        let (store, world) = now.parts();
-        let found = store.differing_pages(world, base, store_before, (from, PIECE));
-        let found = found.map_err(|error| unread(now.path(), base, error))?;
+    while let Some(found) = differing(now, base, before.as_deref_mut(), from)? {
         for &page in &found {
+            from = page + 1;
             let is = normal(now.page(base, page)?);
             let was = match &mut before {
                 Some(before) if page < pages_before => normal(before.page(base, page)?),
@@ -189,10 +186,6 @@ fn send_object(
             sending.put(&item)?;
         }
         job.step_on_terminal(&format!("{} pages of an object", found.len()));
-        match found.last() {
-            Some(&last) if found.len() == PIECE => from = last + 1,
-            _ => break,
-        }
     }
     debug_assert!(is_difference || clear.is_empty(), "a whole state clears nothing");
     put_clear(sending, &mut clear)
@@ -213,6 +206,15 @@ fn normal(mut page: Page) -> Page {
         page.limits = page.limits.filter(|limits| !limits.is_empty());
     }
     page
+}
+
+/// The next pages from one on in which an object may differ from what it was before, or from nothing; `None` if there are none.
+pub fn differing(now: &mut Volume, base: u64, before: Option<&mut Volume>, from: u64) -> Result<Option<Vec<u64>>> {
+    let before = before.map(|before| &*before.parts().0);
+    let (store, world) = now.parts();
+    let found = store.differing_pages(world, base, before, (from, PIECE));
+    let found = found.map_err(|error| unread(now.path(), base, error))?;
+    Ok((!found.is_empty()).then_some(found))
 }
 
 fn unread(path: &Path, base: u64, error: MountError) -> anyhow::Error {

@@ -4,6 +4,7 @@ use crate::arguments::{self, count, misused, show_size};
 use crate::check::Names;
 use crate::disk::lock_image;
 use crate::display::{self, Job};
+use crate::send::differing;
 use crate::volume::{self, Volume};
 use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow, bail};
@@ -326,22 +327,33 @@ fn changed_bytes(before: &mut Volume, after: &mut Volume, was: &ObjectRecord, is
     if was.pages == is.pages && marks[0].is_some() && marks[0] == marks[1] {
         return Ok(0);
     }
-    let mut bytes = 0;
-    for page in 0..was.pages.max(is.pages) {
-        let one = if page < was.pages {
-            before.page(base, page)?.content
-        } else {
-            None
-        };
-        let other = if page < is.pages {
-            after.page(base, page)?.content
-        } else {
-            None
-        };
-        let is_zero =
-            |page: &Option<Box<volume::Block>>| page.as_ref().is_none_or(|page| page.iter().all(|&byte| byte == 0));
-        if one != other && !(is_zero(&one) && is_zero(&other)) {
-            bytes += PAGE;
+    let is_zero =
+        |page: &Option<Box<volume::Block>>| page.as_ref().is_none_or(|page| page.iter().all(|&byte| byte == 0));
+    let (mut bytes, mut from) = (0, 0);
+    while let Some(found) = differing(after, base, Some(before), from)? {
+        for page in found {
+            from = page + 1;
+            let one = if page < was.pages {
+                before.page(base, page)?.content
+            } else {
+                None
+            };
+            let other = after.page(base, page)?.content;
+            if one != other && !(is_zero(&one) && is_zero(&other)) {
+                bytes += PAGE;
+            }
+        }
+    }
+    // Of one that became shorter.
+    from = is.pages;
+    while let Some(found) = differing(before, base, None, from)? {
+        for page in found {
+            from = page + 1;
+            bytes += if is_zero(&before.page(base, page)?.content) {
+                0
+            } else {
+                PAGE
+            };
         }
     }
     Ok(bytes)
