@@ -187,7 +187,10 @@ fn all_that_snapshots_hold_is_read_and_pages_once() {
             let most = if is_page { 1 } else { 3 };
             assert!(times <= most, "block {block} was read {times} times");
         }
-        assert!(report.seen + 8 >= report.all && report.seen <= report.all + 4, "{report:?}");
+        assert!(
+            report.seen + 8 >= report.all && report.seen <= report.all + 4,
+            "{report:?}"
+        );
         assert_eq!((report.damaged, store.stats().damaged), (0, 0));
     }
 }
@@ -265,7 +268,10 @@ fn each_damaged_block_is_named_once_with_the_first_state_that_has_it() {
         ("Table then", 8),
         ("Snapshots", 10),
     ] {
-        assert!(kinds.get(kind).is_some_and(|&count| count >= least), "{kind}: {kinds:?}");
+        assert!(
+            kinds.get(kind).is_some_and(|&count| count >= least),
+            "{kind}: {kinds:?}"
+        );
     }
 }
 
