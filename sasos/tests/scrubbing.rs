@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use abi::{Call, address::PAGE, layout::CONTROL_SCRUB};
-use common::Rig;
+use common::{Actor, Rig};
 use sasos::{Event, durability::checkpoint::PERIOD_NS, protection::apd::Apd};
 use store::{MountReport, SnapshotName};
 
@@ -14,23 +14,29 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const WEEK: u64 = 7 * 24 * HOUR;
 
-/// A machine with an object whose pages are on the disk; its base.
-fn rig(seed: u64) -> (Rig, u64) {
+/// A machine with an object whose pages are on the disk; its owner, and its base.
+fn rig(seed: u64) -> (Rig, Actor, u64) {
     let mut rig = Rig::new(seed, 3000, 4096);
     let actor = rig.actor(Apd::EMPTY);
     let base = rig.kept(actor, PAGES, 0);
-    write(&mut rig, base, 1);
+    write(&mut rig, actor, base, 1);
     rig.generation().unwrap();
     rig.settle();
-    (rig, base)
+    (rig, actor, base)
 }
 
-fn write(rig: &mut Rig, base: u64, word: u64) {
-    let actor = rig.holder(base, 0);
+fn write(rig: &mut Rig, actor: Actor, base: u64, word: u64) {
     for page in 0..PAGES {
         rig.store(actor.space, base + page * PAGE, word).unwrap();
     }
-    rig.ends(actor);
+}
+
+/// Has the disk flush all that was written, second copies of superblocks included.
+fn make_stable(rig: &mut Rig, actor: Actor, base: u64) {
+    rig.store(actor.space, base, 5).unwrap();
+    rig.checkpoint().unwrap();
+    rig.settle();
+    assert_eq!(rig.world.disk.volatile_len(), 0);
 }
 
 /// So many periods, at the end of each of which the disk is at rest.
@@ -77,7 +83,7 @@ fn crashed(rig: Rig) -> (Rig, MountReport) {
 
 #[test]
 fn a_pass_begins_after_an_hour_and_then_each_week() {
-    let (mut rig, _) = rig(11);
+    let (mut rig, ..) = rig(11);
     periods(&mut rig, 1);
     let before = rig.server.store_report();
     let next = before.scrub_next_ns / PERIOD_NS;
@@ -111,8 +117,8 @@ fn a_pass_begins_after_an_hour_and_then_each_week() {
 
 #[test]
 fn behind_a_power_cut_a_pass_begins_after_a_minute_and_not_before() {
-    let (mut rig, base) = rig(12);
-    write(&mut rig, base, 2);
+    let (mut rig, actor, base) = rig(12);
+    write(&mut rig, actor, base, 2);
     rig.checkpoint().unwrap();
     let (mut rig, report) = crashed(rig);
     assert!(!report.clean);
@@ -133,7 +139,7 @@ fn behind_a_power_cut_a_pass_begins_after_a_minute_and_not_before() {
 /// Somebody who asks gets all of it, and fast.
 #[test]
 fn a_pass_that_is_asked_for_begins_at_the_front() {
-    let (mut rig, _) = rig(13);
+    let (mut rig, ..) = rig(13);
     let (first, _) = rig.first_task();
     periods(&mut rig, 1);
     periods(&mut rig, HOUR);
@@ -163,8 +169,8 @@ fn a_pass_that_is_asked_for_begins_at_the_front() {
 #[test]
 fn a_rotten_copy_of_a_superblock_is_named_once_and_written_anew() {
     for block in 0..4 {
-        let (mut rig, _) = rig(20 + block);
-        assert_eq!(rig.world.disk.volatile_len(), 0, "all is stable");
+        let (mut rig, actor, base) = rig(20 + block);
+        make_stable(&mut rig, actor, base);
         let copy = rig.world.disk.medium_mut().get_mut(&block).expect("written");
         Arc::make_mut(copy)[99] ^= 8;
         rig.server.ask_for_scrub(&mut rig.world);
@@ -193,15 +199,13 @@ fn a_rotten_copy_of_a_superblock_is_named_once_and_written_anew() {
 
 #[test]
 fn what_is_rotten_in_a_snapshot_is_named_with_it() {
-    let (mut rig, base) = rig(31);
+    let (mut rig, actor, base) = rig(31);
     let name = SnapshotName::new("monday").expect("a name");
     rig.server.store.keep_snapshot(name, 1).unwrap();
     rig.checkpoint().unwrap();
-    write(&mut rig, base, 0x1234_5678_9abc);
+    write(&mut rig, actor, base, 0x1234_5678_9abc);
     rig.generation().unwrap();
-    rig.generation().unwrap();
-    rig.settle();
-    assert_eq!(rig.world.disk.volatile_len(), 0, "all is stable");
+    make_stable(&mut rig, actor, base);
     let mut before = [0; 8];
     before[0] = 1;
     let medium = rig.world.disk.medium_mut();

@@ -225,7 +225,7 @@ pub(crate) fn child_at(bytes: &[u8; BLOCK], address: u64, (from, end): (u64, u64
         }
     }
     let at = first.saturating_sub(1);
-    let from = if first == 0 { from } else { from.max(key(at)) };
+    let from = if at == 0 { from } else { from.max(key(at)) };
     let end = if at + 1 < count { end.min(key(at + 1)) } else { end };
     let place = Place {
         block: word(bytes, HEADER + 24 * at + 8) & ((1 << BLOCK_BITS) - 1),

@@ -390,3 +390,31 @@ fn what_is_rotten_in_a_snapshot_that_is_gone_is_not_named() {
         assert_eq!(named.len(), usize::from(!dropped), "{named:?}");
     }
 }
+
+/// A record of the journal has a new page in it, and neither the map nor the table on the disk says so: their old blocks are still in use, and lead to a page that only the
+/// snapshot has.
+#[test]
+fn what_was_given_up_since_the_last_generation_is_looked_at() {
+    for (base, page) in [(LARGE, 600), (LARGE, 0), (slot(4), 0), (slot(7), 1)] {
+        let (mut world, mut store) = formatted();
+        fill(&mut store, &mut world);
+        let first = vec![world.dirty(base, page, 9)];
+        generation(&mut store, &mut world, first);
+        keep(&mut store, &mut world, "first");
+        generation(&mut store, &mut world, Vec::new());
+        let before = store.stats().generation;
+        let second = vec![world.dirty(base, page, 10)];
+        assert_eq!(checkpoint(&mut store, &mut world, second, CheckpointKind::Periodic), []);
+        assert_eq!(store.stats().generation, before, "it is a record");
+        let mut pages = world
+            .disk
+            .iter_mut()
+            .filter(|(_, bytes)| bytes.iter().all(|&byte| byte == 9));
+        let (&block, bytes) = pages.next().expect("the old page");
+        bytes[0] ^= 1;
+        assert!(pages.next().is_none());
+        let snapshot = store.snapshots().next().expect("one").generation;
+        let named = pass(&mut world, &mut store);
+        assert_eq!(named, [(Structure::Page, block, base, page, snapshot)], "{base:#x}");
+    }
+}
