@@ -377,7 +377,7 @@ mod tests {
         out.put_u32(INNER_MAGIC);
         out.put_u32(keys.len() as u32);
         for (number, &key) in keys.iter().enumerate() {
-            out.put_words([key, number as u64 + 100 | 0xabcd << BLOCK_BITS, 7]);
+            out.put_words([key, (number as u64 + 100) | (0xabcd << BLOCK_BITS), 7]);
         }
         block
     }
