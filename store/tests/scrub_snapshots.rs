@@ -388,6 +388,9 @@ fn what_is_rotten_in_a_snapshot_that_is_gone_is_not_named() {
         }
         assert_eq!(was_held, dropped);
         assert_eq!(named.len(), usize::from(!dropped), "{named:?}");
+        // The walk leaves it at once.
+        let reads = world.log.iter().filter(|&&(_, block)| block == page).count();
+        assert_eq!(reads, if dropped { 1 } else { 2 });
     }
 }
 
