@@ -257,8 +257,9 @@ typedef struct {
     uint64_t flushes;
     uint64_t snapshots;
     uint64_t returning;
+    uint64_t scrub_next_ns;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 160, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 168, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -279,6 +280,7 @@ _Static_assert(offsetof(gond_store_report, writes) == 128, "StoreReport.writes")
 _Static_assert(offsetof(gond_store_report, flushes) == 136, "StoreReport.flushes");
 _Static_assert(offsetof(gond_store_report, snapshots) == 144, "StoreReport.snapshots");
 _Static_assert(offsetof(gond_store_report, returning) == 152, "StoreReport.returning");
+_Static_assert(offsetof(gond_store_report, scrub_next_ns) == 160, "StoreReport.scrub_next_ns");
 typedef struct {
     uint64_t name;
     uint64_t name2;

@@ -254,7 +254,7 @@ interface! {
         scrubbing,
         /// Blocks that it has looked at, or the last one.
         scrub_seen,
-        /// Blocks that were in use when it began.
+        /// Blocks that were in use when it began, those that only snapshots hold and superblocks included.
         scrub_all,
         /// Damaged ones among those that it has looked at.
         scrub_damaged,
@@ -270,6 +270,8 @@ interface! {
         snapshots,
         /// 1 as long as blocks come back that snapshots held which were dropped.
         returning,
+        /// When the next scrub begins that nobody asks for, in nanoseconds since start; 0 as long as that is not known.
+        scrub_next_ns,
     }
 
     /// The report of `SystemInfo` about a snapshot. Its name is that of [`CONTROL_KEEP_SNAPSHOT`].

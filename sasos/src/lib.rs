@@ -81,6 +81,8 @@ pub struct Server {
     pub pager: pages::pager::Pager,
     /// Checkpoints and syncs under way.
     pub checkpoint: durability::checkpoint::Checkpoints,
+    /// Passes of the scrub.
+    pub(crate) scrubbing: durability::scrubbing::Scrubbing,
     /// The terminal's foreground task.
     pub console: waiting::console::Console,
     /// The disk.

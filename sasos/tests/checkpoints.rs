@@ -457,7 +457,7 @@ fn a_scrub_goes_on_with_the_clock() {
         Err(Error::BadArgument)
     );
     assert!(rig.call(actor, Call::SystemControl, &[CONTROL_SCRUB, 1]).is_err());
-    rig.server.store.scrub_begin();
+    rig.server.ask_for_scrub(&mut rig.world);
     let mut periods = 0;
     while rig.server.store_report().scrubbing != 0 {
         let before = rig.server.store_report();

@@ -559,7 +559,7 @@ impl Checkpoint {
             let bytes = *world.bytes(first);
             *world.bytes_mut(frame) = bytes;
         }
-        let [block, _] = store.copies.blocks(generation);
+        let block = store.copies.begin(generation);
         self.submit(store, world, Operation::Write, block, first, Purpose::Scratch(first));
         Ok(())
     }
@@ -576,9 +576,11 @@ impl Checkpoint {
 
     /// Writes the second copy, now that the first is stable. Without it the generation is durable all the same.
     fn write_second(&mut self, store: &mut Store, world: &mut impl World) {
-        if let Some(frame) = self.copy.take() {
-            let [_, block] = store.copies.blocks(store.generation + 1);
-            store.submit_copy(world, Some((frame, block)));
+        let [_, block] = store.copies.blocks(store.generation + 1);
+        match self.copy.take() {
+            Some(frame) => store.submit_copy(world, Some((frame, block))),
+            // It is of an older generation.
+            None => store.copies.note_bad(block),
         }
     }
 
@@ -626,6 +628,7 @@ impl Checkpoint {
             return;
         }
         store.generation += 1;
+        store.copies.first_is_written();
         store.unnoted = store.unnoted.filter(|&before| before >= self.number);
         store.allocation.commit(region_of(store.generation));
         self.commit_snapshots(store);

@@ -15,6 +15,12 @@ pub(crate) struct Copies {
     first: [u64; 2],
     /// Whether a copy may bear a generation that is not the store's, by block.
     doubtful: [bool; COPIES as usize],
+    /// Whether a copy is known to be unreadable, by block.
+    bad: [bool; COPIES as usize],
+    /// The block that the superblock being written goes to first.
+    begun: u64,
+    /// Generations that are still to be made until all copies that a look has found unreadable are written anew.
+    wanted: u8,
     /// Requests under way for the second copy of the last superblock.
     pub(crate) under_way: usize,
 }
@@ -23,6 +29,46 @@ impl Copies {
     /// The copy in a block is unreadable: in its pair it is written first, while the other one stands.
     pub(crate) fn note_bad(&mut self, block: u64) {
         self.first[(block / 2 % 2) as usize] = block % 2;
+        self.bad[(block % COPIES) as usize] = true;
+    }
+
+    /// A copy is as it should be.
+    pub(crate) fn note_good(&mut self, block: u64) {
+        self.bad[(block % COPIES) as usize] = false;
+    }
+
+    /// Whether it is known that a copy is unreadable.
+    pub(crate) fn is_bad(&self, block: u64) -> bool {
+        self.bad[(block % COPIES) as usize]
+    }
+
+    /// An unreadable copy is to be written anew: the pair of this generation has its turn with the one after the next.
+    pub(crate) fn want(&mut self, block: u64, generation: u64) {
+        let generations = if block / 2 == generation % 2 { 2 } else { 1 };
+        self.wanted = self.wanted.max(generations);
+    }
+
+    /// Whether a generation is wanted for that.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// The block to which the superblock of a generation is written first.
+    pub(crate) fn begin(&mut self, generation: u64) -> u64 {
+        let [block, _] = self.blocks(generation);
+        self.begun = block;
+        block
+    }
+
+    /// That one is stable, and so is the generation.
+    pub(crate) fn first_is_written(&mut self) {
+        self.note_good(self.begun);
+        self.wanted = self.wanted.saturating_sub(1);
+    }
+
+    /// Whether a block may bear a superblock that nothing may build on.
+    pub(crate) fn is_doubtful(&self, block: u64) -> bool {
+        self.doubtful[(block % COPIES) as usize]
     }
 
     /// The blocks of a generation's superblock, in the order in which they are written.

@@ -161,6 +161,8 @@ pub enum Event {
         base: u64,
         /// The first page concerned, for pages and maps.
         page: u64,
+        /// The generation of the [snapshot](crate::Store::snapshot_from) that it is part of; zero for the present state, which may share it with some.
+        snapshot: u64,
     },
 }
 

@@ -174,6 +174,7 @@ impl Store {
             block,
             base: key.base,
             page: first_page(key),
+            snapshot: 0,
         });
     }
 

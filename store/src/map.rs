@@ -214,6 +214,16 @@ impl Maps {
         self.dirty.from(first).is_some_and(|(key, ())| key.base == base)
     }
 
+    /// Whether it must write nodes of an object whose base is in a range.
+    pub(crate) fn is_dirty_among(&self, (from, end): (u64, u64)) -> bool {
+        let first = MapKey {
+            base: from,
+            level: 0,
+            index: 0,
+        };
+        self.dirty.from(first).is_some_and(|(key, ())| key.base < end)
+    }
+
     /// Whether the next generation writes a node.
     pub(crate) fn is_dirty_node(&self, key: MapKey) -> bool {
         self.dirty.has(key)

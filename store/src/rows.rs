@@ -130,6 +130,7 @@ impl Store {
             block: place.block,
             base: from,
             page: 0,
+            snapshot: 0,
         });
     }
 

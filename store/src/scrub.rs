@@ -1,12 +1,15 @@
 //! The scrub: a look at all that is stored, a block at a time, while the disk has nothing else to do.
 //!
-//! A pass goes through the inner nodes of the object table, and then through the objects in the order of their addresses:
-//! leaves, the bodies of rows, nodes of maps, pages. Nothing is held or frozen for it. What is read wrong is blamed only if
-//! the same place is still named then, and is read wrong again: a block that was set free may have other contents.
+//! A pass goes through all copies of superblocks ([superblocks]), the inner nodes of the object table, and then through the objects in the order of their addresses:
+//! leaves, the bodies of rows, nodes of maps, pages; and then through what only snapshots hold ([snapshots]). Nothing is held or frozen for it. What is read wrong is
+//! blamed only if the same place is still named then, and is read wrong again: a block that was set free may have other contents.
 //!
 //! It reads only as many blocks as it was [allowed](Store::scrub_some), and only while no job runs and nobody waits for
-//! the disk, so its rate is a matter of its owner. Damage is told by [`Event::Damaged`]; nothing is repaired here.
+//! the disk, so its rate is a matter of its owner. Damage is told by [`Event::Damaged`]; nothing is repaired here
+//! but superblocks, by the generations that come anyway.
 
+use crate::containers::Boxed;
+use crate::copies::COPIES;
 use crate::event::{BadRows, Event, Structure};
 use crate::io::Purpose;
 use crate::map::{Entry, FANOUT, LEVELS_MAX, MapKey, entry_in, first_page, reach};
@@ -14,6 +17,15 @@ use crate::store::{COST_READ, Running, Store};
 use crate::superblock::Place;
 use crate::table::{Absent, Body, NodeId};
 use crate::world::{DiskError, Frame, Operation, World};
+use snapshots::{Piece, Walk};
+use way::place_of;
+
+mod snapshots;
+mod superblocks;
+mod way;
+
+/// Pages of a node that a step looks at.
+const PIECE: u64 = 32;
 
 /// How far a scrub is.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -41,6 +53,27 @@ enum Item {
     Body { base: u64, index: usize },
     /// A node of a map, or a page.
     Map(MapKey),
+    /// A copy of the superblock of this generation or the one before.
+    Superblock { block: u64, generation: u64 },
+    /// A copy of the list of snapshots.
+    List { block: u64 },
+    /// A block of the snapshot that is looked at.
+    Snapshot(Piece),
+}
+
+impl Item {
+    /// The block of an item that its place names by its first copy.
+    fn block(self, place: Place) -> u64 {
+        match self {
+            Self::Superblock { block, .. } | Self::List { block } | Self::Snapshot(Piece::Link { block }) => block,
+            _ => place.block,
+        }
+    }
+
+    /// Whether it is looked at for its own sake.
+    fn counts(self) -> bool {
+        !matches!(self, Self::Snapshot(Piece::Before(_)))
+    }
 }
 
 /// Where a pass is.
@@ -49,6 +82,8 @@ enum At {
     /// Between two passes.
     #[default]
     Rest,
+    /// At the copy of a superblock in this block.
+    Superblock(u64),
     /// At this node of the table, in the order of numbers.
     Inner(NodeId),
     /// At the leaf that this address belongs to.
@@ -59,6 +94,12 @@ enum At {
     Body { base: u64, index: usize, end: u64 },
     /// At this page of an object.
     Page { base: u64, page: u64, end: u64 },
+    /// At this copy of the list of snapshots.
+    List(usize),
+    /// Before the first snapshot behind this generation.
+    Snapshots { behind: u64 },
+    /// In a snapshot.
+    Snapshot,
 }
 
 /// A block that is being read.
@@ -94,6 +135,9 @@ pub(crate) struct Scrub {
     way: [Option<(MapKey, Place, Option<Frame>)>; LEVELS_MAX as usize + 1],
     /// The leaf whose rows were read for the scrub last: what was read was compared.
     came: Option<NodeId>,
+    /// The generation that was durable when the pass began; and the walk through a snapshot.
+    begun: u64,
+    walk: Option<Boxed<Walk>>,
     pub(crate) report: ScrubReport,
 }
 
@@ -103,7 +147,15 @@ impl Scrub {
         self.reading.is_some()
     }
 
-    /// Gives the frames of the way back.
+    /// Gives all frames back.
+    fn forget_all(&mut self, world: &mut impl World) {
+        self.forget_way(world);
+        if let Some(mut walk) = self.walk.take() {
+            walk.clear(world);
+        }
+    }
+
+    /// Those above the page of an object.
     fn forget_way(&mut self, world: &mut impl World) {
         for (_, _, frame) in self.way.iter_mut().filter_map(Option::take) {
             if let Some(frame) = frame {
@@ -120,10 +172,11 @@ impl Store {
             return;
         }
         let free = self.allocation.free_blocks() + self.allocation.held_blocks();
-        self.scrub.at = At::Inner(0);
+        self.scrub.at = At::Superblock(0);
+        self.scrub.begun = self.generation;
         self.scrub.report = ScrubReport {
             runs: true,
-            all: self.geometry.data_blocks().saturating_sub(free),
+            all: self.geometry.data_blocks().saturating_sub(free) + COPIES,
             passes: self.scrub.report.passes,
             ..ScrubReport::default()
         };
@@ -131,7 +184,7 @@ impl Store {
 
     /// Ends a pass before its time.
     pub fn scrub_end(&mut self, world: &mut impl World) {
-        self.scrub.forget_way(world);
+        self.scrub.forget_all(world);
         self.scrub.at = At::Rest;
         self.scrub.allowed = 0;
         self.scrub.report.runs = false;
@@ -152,7 +205,7 @@ impl Store {
 
     /// Gives all frames of the scrub back that nothing is read into.
     pub(crate) fn scrub_dismantle(&mut self, world: &mut impl World) {
-        self.scrub.forget_way(world);
+        self.scrub.forget_all(world);
     }
 
     /// Whether nobody wants anything of the disk but those who look at it in the background.
@@ -202,7 +255,7 @@ impl Store {
             again,
         });
         self.io
-            .submit(world, Operation::Read, place.block, frame, Purpose::Scrub);
+            .submit(world, Operation::Read, item.block(place), frame, Purpose::Scrub);
         true
     }
 
@@ -212,48 +265,63 @@ impl Store {
             return;
         };
         let Reading { item, place, frame, .. } = reading;
-        let fits = result.is_ok() && self.checksums.fit(place.checksum, place.block, world.bytes(frame));
-        if fits {
-            self.scrub.report.seen += 1;
-            self.scrub_passed(world, item, place, Some(frame));
-            return;
+        if let Item::Superblock { block, generation } = item {
+            return self.superblock_arrived(world, reading, (block, generation), result);
         }
-        if self.scrub.at == At::Rest || self.scrub_place(world, item) != Some(place) {
+        let fits = result.is_ok() && self.checksums.fit(place.checksum, place.block, world.bytes(frame));
+        let is_there = self.scrub.at != At::Rest && self.scrub_place(world, item, place) == Some(place);
+        if !is_there && (!fits || matches!(item, Item::Snapshot(_))) {
             // It is another block by now, and is looked at when the pass comes to it.
             world.free(frame);
             return;
         }
-        if !reading.again {
+        if !fits && !reading.again {
             reading.again = true;
             self.scrub.reading = Some(reading);
             self.io
-                .submit(world, Operation::Read, place.block, frame, Purpose::Scrub);
+                .submit(world, Operation::Read, item.block(place), frame, Purpose::Scrub);
+            return;
+        }
+        self.scrub.report.seen += u64::from(item.counts());
+        if fits {
+            self.scrub_passed(world, item, place, Some(frame));
             return;
         }
         world.free(frame);
-        self.scrub.report.seen += 1;
+        if item.counts() {
+            let (structure, at) = match item {
+                Item::Inner(_) => (Structure::Table, (0, 0, 0)),
+                Item::Leaf(base) | Item::Body { base, .. } => (Structure::Table, (base, 0, 0)),
+                Item::Map(key) if key.level == 0 => (Structure::Page, (key.base, key.index, 0)),
+                Item::Map(key) => (Structure::Map, (key.base, first_page(key), 0)),
+                Item::Superblock { .. } => (Structure::Superblock, (0, 0, 0)),
+                Item::List { .. } => (Structure::Snapshots, (0, 0, 0)),
+                Item::Snapshot(piece) => self.scrub_name(piece),
+            };
+            self.scrub_blames(structure, item.block(place), at);
+        }
+        self.scrub_passed(world, item, place, None);
+    }
+
+    /// A block is rotten: of this object, page and snapshot.
+    fn scrub_blames(&mut self, structure: Structure, block: u64, (base, page, snapshot): (u64, u64, u64)) {
         self.scrub.report.damaged += 1;
         self.damaged += 1;
-        let (structure, base, page) = match item {
-            Item::Inner(_) => (Structure::Table, 0, 0),
-            Item::Leaf(base) | Item::Body { base, .. } => (Structure::Table, base, 0),
-            Item::Map(key) if key.level == 0 => (Structure::Page, key.base, key.index),
-            Item::Map(key) => (Structure::Map, key.base, first_page(key)),
-        };
-        let block = place.block;
         self.events.mention(Event::Damaged {
             structure,
             block,
             base,
             page,
+            snapshot,
         });
-        self.scrub_passed(world, item, place, None);
     }
 
     /// Moves on behind what was looked at; a damaged node leads nowhere.
     fn scrub_passed(&mut self, world: &mut impl World, item: Item, place: Place, frame: Option<Frame>) {
         let mut left = frame;
         match (item, self.scrub.at) {
+            (Item::Snapshot(piece), At::Snapshot) => return self.scrub_walked(world, piece, place, frame),
+            (Item::List { .. }, At::List(copy)) => self.scrub.at = At::List(copy + 1),
             (Item::Inner(id), At::Inner(at)) if id == at => self.scrub.at = At::Inner(id + 1),
             (Item::Leaf(from), At::Leaf(at)) if from == at => {
                 let (_, (_, end)) = self.table.leaf_and_range(from);
@@ -293,8 +361,11 @@ impl Store {
     }
 
     /// Where something lies now, if its written form counts.
-    fn scrub_place(&self, world: &impl World, item: Item) -> Option<Place> {
+    fn scrub_place(&self, world: &impl World, item: Item, place: Place) -> Option<Place> {
         match item {
+            Item::Superblock { .. } => None,
+            Item::List { .. } => Some(self.snapshots.list?.place()),
+            Item::Snapshot(piece) => self.scrub_holds(piece).then_some(place),
             Item::Inner(id) => Some(self.table.place(id)),
             Item::Leaf(from) => Some(self.table.place(self.table.leaf_and_range(from).0)),
             Item::Body { base, index } => self.table.get(base)?.overflow.get(index).copied(),
@@ -335,6 +406,10 @@ impl Store {
         }
         match self.scrub.at {
             At::Rest => Found::End,
+            At::Superblock(block) => self.scrub_superblock(block),
+            At::List(copy) => self.scrub_list(copy),
+            At::Snapshots { behind } => self.scrub_next_snapshot(behind),
+            At::Snapshot => self.scrub_walk(world),
             At::Inner(id) => self.scrub_inner(id),
             At::Leaf(from) => self.scrub_leaf(world, from),
             At::Object { from, end } => {
@@ -346,7 +421,7 @@ impl Store {
                         end,
                     },
                     Err(absent) if absent.from() < end => At::Leaf(from),
-                    _ if end == u64::MAX => return Found::End,
+                    _ if end == u64::MAX => At::List(0),
                     _ => At::Leaf(end),
                 };
                 Found::Next
@@ -432,10 +507,10 @@ impl Store {
                 self.scrub.forget_way(world);
                 self.scrub.report.seen += 1;
                 self.scrub.report.damaged += 1;
-                if absent.end() == u64::MAX {
-                    return Found::End;
-                }
-                self.scrub.at = At::Leaf(absent.end());
+                self.scrub.at = match absent.end() {
+                    u64::MAX => At::List(0),
+                    end => At::Leaf(end),
+                };
                 Found::Next
             }
         }
@@ -510,12 +585,5 @@ impl Store {
             .into_iter()
             .flatten()
             .any(|changes| changes.is_zeroed(page))
-    }
-}
-
-fn place_of(entry: Entry) -> Place {
-    Place {
-        block: entry.block,
-        checksum: entry.checksum,
     }
 }

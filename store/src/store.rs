@@ -611,8 +611,9 @@ impl Store {
                 self.copies.under_way -= 1;
                 if let Some((frame, block)) = place {
                     self.io.recycle(world, frame);
-                    if result.is_err() {
-                        self.copies.note_bad(block);
+                    match result {
+                        Ok(()) => self.copies.note_good(block),
+                        Err(_) => self.copies.note_bad(block),
                     }
                 }
             }

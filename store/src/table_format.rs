@@ -9,7 +9,7 @@
 //! overflow  a piece of a body, up to 4096 bytes, the rest zero
 //! ```
 
-use crate::bytes::{Reader, Unread, Writer};
+use crate::bytes::{Reader, Unread, Writer, word};
 use crate::containers::push_reserved;
 use crate::heap::with_room;
 use crate::map::{Entry, LEVELS_MAX, MapRoot};
@@ -198,6 +198,99 @@ pub(crate) fn decode(bytes: &[u8; BLOCK], address_bits: u32) -> Result<Decoded, 
     }
 }
 
+/// A child of an inner node, to which an address leads.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ChildSeen {
+    /// The smallest key that its parent says it may have.
+    pub(crate) key: u64,
+    pub(crate) place: Place,
+    /// The addresses that lead to it.
+    pub(crate) range: (u64, u64),
+}
+
+/// The child of an inner node to which an address in a range leads that leads to the node; none if it is no inner node. Takes no heap.
+pub(crate) fn child_at(bytes: &[u8; BLOCK], address: u64, (from, end): (u64, u64)) -> Option<ChildSeen> {
+    let (INNER_MAGIC, count @ 1..) = head(bytes).ok()? else {
+        return None;
+    };
+    let key = |at: usize| word(bytes, HEADER + 24 * at);
+    // Those before the first and from the second on were compared, whatever their order: so the range has the address.
+    let (mut first, mut end_at) = (0, count);
+    while first < end_at {
+        let at = first.midpoint(end_at);
+        if key(at) <= address {
+            first = at + 1;
+        } else {
+            end_at = at;
+        }
+    }
+    let at = first.saturating_sub(1);
+    let from = if at == 0 { from } else { from.max(key(at)) };
+    let end = if at + 1 < count { end.min(key(at + 1)) } else { end };
+    let place = Place {
+        block: word(bytes, HEADER + 24 * at + 8) & ((1 << BLOCK_BITS) - 1),
+        checksum: word(bytes, HEADER + 24 * at + 16),
+    };
+    Some(ChildSeen {
+        key: key(at),
+        place,
+        range: (from, end),
+    })
+}
+
+/// A row, without what its body says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RowSeen {
+    pub(crate) base: u64,
+    pub(crate) pages: u64,
+    pub(crate) map: MapRoot,
+    bodies: [Place; OVERFLOW_MAX],
+    count: usize,
+}
+
+impl RowSeen {
+    /// Overflow blocks.
+    pub(crate) fn bodies(&self) -> &[Place] {
+        self.bodies.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// The first row of a leaf whose base is at least an address; none where there is none, or where what is before it makes no sense. Takes no heap.
+pub(crate) fn row_from(bytes: &[u8; BLOCK], address: u64) -> Option<RowSeen> {
+    let (LEAF_MAGIC, count) = head(bytes).ok()? else {
+        return None;
+    };
+    let mut reader = Reader::new(&bytes[HEADER..]);
+    for _ in 0..count {
+        let (base, pages) = (reader.u64().ok()?, reader.u64().ok()?);
+        reader.take(HEAD_BYTES - 16).ok()?;
+        let levels = reader.u8().ok()?;
+        let entry = Entry::from_words([reader.u64().ok()?, reader.u64().ok()?]);
+        let length = reader.u32().ok()? as usize;
+        if levels > LEVELS_MAX || length > BODY_MAX {
+            return None;
+        }
+        let count = overflow_blocks(length);
+        let rest = if count == 0 { length } else { 16 * count };
+        let mut rest = Reader::new(reader.take(rest).ok()?);
+        if base < address {
+            continue;
+        }
+        let mut bodies = [Place::default(); OVERFLOW_MAX];
+        for place in bodies.iter_mut().take(count) {
+            *place = decode_place(&mut rest).ok()?;
+        }
+        return Some(RowSeen {
+            base,
+            pages,
+            map: MapRoot { levels, entry },
+            bodies,
+            count,
+        });
+    }
+    None
+}
+
 fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Unread> {
     let (block, checksum) = (reader.u64()?, reader.u64()?);
     Ok(Place { block, checksum })
@@ -260,6 +353,50 @@ mod tests {
         assert_eq!((rows[3].0.overflow.len(), rows[4].0.record.capabilities.len()), (1, 2));
     }
 
+    /// What is seen without heap is what the decoder says.
+    #[test]
+    fn rows_are_seen_as_they_are_decoded() {
+        let block = leaf();
+        let Ok(Decoded::Leaf(rows)) = decode(&block, 47) else {
+            panic!("no leaf")
+        };
+        let mut from = 0;
+        for (row, _) in &rows {
+            let seen = row_from(&block, from).expect("a row");
+            assert_eq!((seen.base, seen.pages), (row.record.base, row.record.pages));
+            assert_eq!((seen.map, seen.bodies()), (row.map, &row.overflow[..]));
+            from = seen.base + 1;
+        }
+        assert_eq!(row_from(&block, from), None);
+        assert_eq!(child_at(&block, 0, (0, u64::MAX)), None);
+    }
+
+    fn inner(keys: &[u64]) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let mut out = Writer::new(&mut block, 0);
+        out.put_u32(INNER_MAGIC);
+        out.put_u32(keys.len() as u32);
+        for (number, &key) in keys.iter().enumerate() {
+            out.put_words([key, (number as u64 + 100) | (0xabcd << BLOCK_BITS), 7]);
+        }
+        block
+    }
+
+    #[test]
+    fn an_address_leads_to_one_child() {
+        let block = inner(&[50, 100, 200]);
+        for (address, number, range) in [
+            (10, 0, (10, 100)),
+            (60, 0, (10, 100)),
+            (100, 1, (100, 200)),
+            (199, 1, (100, 200)),
+            (299, 2, (200, 300)),
+        ] {
+            let child = child_at(&block, address, (10, 300)).expect("a child");
+            assert_eq!((child.place.block, child.range), (100 + number, range), "{address}");
+        }
+    }
+
     proptest! {
         /// Checksums keep accidents away from the decoder; it must bear anything all the same.
         #[test]
@@ -268,9 +405,16 @@ mod tests {
             for (at, byte) in changes {
                 block[at] = byte;
             }
-            let _ = decode(&block, 47);
+            let _ = (decode(&block, 47), row_from(&block, 1 << 23));
             block[..4].copy_from_slice(b"GINN");
-            let _ = decode(&block, 47);
+            let _ = (decode(&block, 47), child_at(&block, 0, (0, u64::MAX)));
+        }
+
+        /// Whatever the order of the keys, a walk that goes on behind the range of each child comes to an end.
+        #[test]
+        fn each_child_has_the_address_that_leads_to_it(keys in prop::collection::vec(any::<u64>(), 1..20), address in 5..u64::MAX) {
+            let child = child_at(&inner(&keys), address, (5, u64::MAX)).expect("a child");
+            prop_assert!(child.range.0 <= address && address < child.range.1);
         }
     }
 }

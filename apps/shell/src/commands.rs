@@ -240,10 +240,11 @@ static COMMANDS: &[Command] = &[
     ),
     command(
         "scrub",
-        "[wait | stop]",
+        "[wait | stop | show]",
         "look at all that is stored, in the background, and tell how far that is",
-        "It reads while nobody else wants the disk, 1 MiB a second at most, and names damage on the terminal. 'scrub wait' \
-         waits for the end (Ctrl-C leaves it running), 'scrub stop' ends it.",
+        "It reads while nobody else wants the disk, 1 MiB a second at most, and names damage on the terminal: what the present state has, and then what \
+         only snapshots hold. 'scrub wait' waits for the end (Ctrl-C leaves it running), 'scrub stop' ends it, 'scrub show' only tells how far it is. \
+         One begins by itself, more slowly, an hour after the start (a minute behind a power cut) and then each week.",
         Plain(system::scrub),
     ),
     command(

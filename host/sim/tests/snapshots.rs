@@ -42,6 +42,7 @@ struct Tally {
     grown: u64,
     refused: u64,
     failed: u64,
+    scrubs: u64,
 }
 
 struct Life {
@@ -56,6 +57,8 @@ struct Life {
     pending: BTreeMap<(u64, u64), u8>,
     rows: Vec<u64>,
     names: u64,
+    /// Passes of the scrub that the store had done at the last look.
+    passes: u64,
     tally: Tally,
 }
 
@@ -162,6 +165,7 @@ impl Life {
             pending: BTreeMap::new(),
             rows: Vec::new(),
             names: 0,
+            passes: 0,
             tally: Tally::default(),
         }
     }
@@ -235,7 +239,10 @@ impl Life {
         let pages: Vec<DirtyPage> = (self.pending.iter())
             .map(|(&(base, page), &stamp)| dirty(&mut self.world, base, page, stamp))
             .collect();
+        self.look();
         if self.rng.one_in(12) {
+            // What fails twice would be blamed.
+            self.rest();
             self.world.disk.set_failing(20);
         }
         let begun = match act {
@@ -277,6 +284,32 @@ impl Life {
         self.rows.clear();
     }
 
+    /// Lets a scrub look at some blocks, of which one may be on its way when something else begins.
+    fn look(&mut self) {
+        let passes = self.store.scrub_report().passes;
+        self.tally.scrubs += u64::from(passes != self.passes && passes > 0);
+        self.passes = passes;
+        self.store.scrub_begin();
+        self.store.scrub_some(self.rng.below(40));
+        for _ in 0..self.rng.below(60) {
+            match self.store.poll(&mut self.world) {
+                Some(event) => panic!("{event:?}"),
+                None => drop(self.world.step()),
+            }
+        }
+    }
+
+    /// Lets the scrub come to rest.
+    fn rest(&mut self) {
+        self.store.scrub_some(0);
+        while !self.store.is_idle() {
+            match self.store.poll(&mut self.world) {
+                Some(event) => panic!("{event:?}"),
+                None => drop(self.world.step()),
+            }
+        }
+    }
+
     /// Ends what is under way; tells whether it is durable.
     fn finish(&mut self) -> bool {
         let mut done = None;
@@ -287,6 +320,7 @@ impl Life {
                 Some(Event::CheckpointFailed { .. } | Event::SyncFailed(..) | Event::SyncNeedsCheckpoint(_)) => {
                     done = Some(false);
                 }
+                Some(Event::Damaged { structure, block, .. }) => panic!("{structure:?} in {block} is blamed"),
                 Some(_) => {}
                 None if self.store.is_idle() => break,
                 None => {
@@ -502,7 +536,8 @@ fn snapshots_are_what_the_state_was() {
         sum(|tally| tally.grown),
         sum(|tally| tally.refused),
         sum(|tally| tally.failed),
+        sum(|tally| tally.scrubs),
     ];
-    eprintln!("cuts, kept, dropped, rolled back, grown, refused, failed: {sums:?}");
+    eprintln!("cuts, kept, dropped, rolled back, grown, refused, failed, scrubs: {sums:?}");
     assert!(sums.iter().all(|&sum| sum > 20), "{sums:?}");
 }

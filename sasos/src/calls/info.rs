@@ -105,7 +105,7 @@ impl Server {
         self.validate(world, caller.domain, ROOT_DIRECTORY, Rights::D)?;
         match argument {
             0 => self.store.scrub_end(world),
-            _ => self.store.scrub_begin(),
+            _ => self.ask_for_scrub(world),
         }
         Ok((0, 0))
     }

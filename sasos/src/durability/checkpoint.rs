@@ -24,7 +24,7 @@ use crate::{
     directory::object::ObjectId,
     durability::durable::SYNC_RANGES_MAX,
     durability::freeze::{COST_LET_GO, Freezing},
-    durability::snapshots::Asked,
+    durability::snapshots::{Asked, Part},
     lives::budget::Cost,
     pages::pager::index_of,
 };
@@ -33,8 +33,6 @@ use crate::{
 pub const PERIOD_NS: u64 = 1_000_000_000;
 /// Blocks that wait for a checkpoint to be free and are worth one. Each checkpoint itself leaves a few.
 pub(super) const HELD_MANY: u64 = 64;
-/// Blocks that a scrub looks at in a period, while nobody wants the disk: 1 MiB, for some three million instructions.
-const SCRUB_BLOCKS: u64 = 256;
 /// The cost of taking a page in that was read.
 const COST_ARRIVAL: Cost = Cost::calling(1_600, 4);
 /// Failed syncs that are remembered for those who wait for them.
@@ -381,13 +379,11 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
-        if !self.checkpoint.is_closing() {
-            self.store.scrub_some(SCRUB_BLOCKS);
-        }
+        let mends = !self.checkpoint.is_closing() && self.scrub_period(now);
         // Blocks of removed objects are free after a second checkpoint.
         let held = self.store.stats().held;
         let frees = held > HELD_MANY;
-        if self.brings_back(held) {
+        if self.brings_back(held) || mends {
             self.checkpoint.request_generation();
         } else if self.pager.dirty > 0 || self.checkpoint.changed || frees {
             self.checkpoint.request();
@@ -487,15 +483,21 @@ impl Server {
                 structure,
                 block,
                 base: 0,
+                snapshot,
                 ..
-            } => world.log(format_args!("the disk is damaged: {structure:?} in block {block}")),
+            } => world.log(format_args!(
+                "the disk is damaged: {structure:?} in block {block}{}",
+                Part(&self.store, snapshot)
+            )),
             Event::Damaged {
                 structure,
                 block,
                 base,
                 page,
+                snapshot,
             } => world.log(format_args!(
-                "the disk is damaged: {structure:?} in block {block}, page {page} of object {base:#x}"
+                "the disk is damaged: {structure:?} in block {block}, page {page} of object {base:#x}{}",
+                Part(&self.store, snapshot)
             )),
         }
     }
@@ -610,6 +612,7 @@ impl Server {
             scrub_all: scrub.all.max(scrub.seen),
             scrub_damaged: scrub.damaged,
             scrubs: scrub.passes,
+            scrub_next_ns: self.scrubbing.next_ns(),
             reads: stats.reads,
             writes: stats.writes,
             flushes: stats.flushes,

@@ -9,6 +9,8 @@
 //! Blocks that only a dropped one held are found by the store while nobody wants the disk. They are free two generations later, which nobody else may have a
 //! reason to make: the clock asks for these.
 
+use core::fmt;
+
 use abi::{
     Error, Rights,
     address::ROOT_DIRECTORY,
@@ -16,7 +18,7 @@ use abi::{
     layout::{SnapshotReport, snapshot_bytes, snapshot_words},
 };
 use kcore::{ThreadId, wait::Key};
-use store::{SnapshotError, SnapshotName};
+use store::{SnapshotError, SnapshotName, Store};
 
 use crate::{
     Answer, Server, Stop, World,
@@ -180,6 +182,21 @@ impl Server {
             blocks: snapshot.blocks,
             damaged: snapshot.is_damaged.into(),
         })
+    }
+}
+
+/// The snapshot of a generation as part of a line of the log; nothing for the present state, which is zero.
+pub(super) struct Part<'a>(pub(super) &'a Store, pub(super) u64);
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(store, generation) = *self;
+        let snapshot = store.snapshot_from(generation);
+        match snapshot.filter(|one| one.generation == generation) {
+            _ if generation == 0 => Ok(()),
+            Some(one) => write!(f, " of snapshot '{}'", one.name),
+            None => write!(f, " of the snapshot that was generation {generation}"),
+        }
     }
 }
 

@@ -38,6 +38,14 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
+    /// Where its first copy stands. Under the checksum of that place both are compared.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            block: self.blocks[0],
+            checksum: self.checksum,
+        }
+    }
+
     /// As three words.
     pub(crate) fn to_words(self) -> [u64; 3] {
         [self.blocks[0], self.blocks[1], self.checksum]

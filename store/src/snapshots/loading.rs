@@ -91,10 +91,7 @@ impl<'a> Telling<'a> {
 
     /// One of the copies of a block.
     fn twin(&mut self, world: &mut impl World, twin: &Twin) -> Result<Option<Vec<u8>>, MountError> {
-        let place = Place {
-            block: twin.blocks[0],
-            checksum: twin.checksum,
-        };
+        let place = twin.place();
         let mut found = None;
         for block in twin.blocks {
             if found.is_none() || self.both {

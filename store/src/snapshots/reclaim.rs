@@ -164,10 +164,7 @@ impl Store {
                 self.begin_window(below)?;
             }
             At::Link { twin, .. } => {
-                let place = Place {
-                    block: twin.blocks[0],
-                    checksum: twin.checksum,
-                };
+                let place = twin.place();
                 self.reclaim_read(world, (place.block, place))?;
             }
             At::Bitmaps { number, wanted, next } => {

@@ -176,6 +176,25 @@ impl Table {
         Ok(())
     }
 
+    /// Whether a node on the way to an address lies there and is as it is on the disk.
+    pub(crate) fn has_clean(&self, address: u64, place: Place) -> bool {
+        let mut id = self.root;
+        loop {
+            let node = &self.nodes[id as usize];
+            if node.place == place {
+                return !node.dirty;
+            }
+            let Body::Inner(children) = &node.body else {
+                return false;
+            };
+            let at = children.partition_point(|&(key, _)| key <= address).saturating_sub(1);
+            match children.get(at) {
+                Some(&(_, child)) => id = child,
+                None => return false,
+            }
+        }
+    }
+
     /// Whether the keys of all inner nodes ascend, each within what its parent says of it.
     pub(crate) fn is_ordered(&self) -> bool {
         self.is_ordered_below(self.root, (0, u64::MAX))

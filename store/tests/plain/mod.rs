@@ -57,6 +57,12 @@ impl PlainWorld {
         }
     }
 
+    /// Frames that were taken and not given back.
+    #[allow(dead_code, reason = "few tests count them")]
+    pub fn frames_out(&self) -> usize {
+        self.memory.len() - self.free.len()
+    }
+
     /// A page of an object in a frame of its own, full of a byte.
     #[allow(dead_code, reason = "not every test that has this world has pages")]
     pub fn dirty(&mut self, base: u64, page: u64, stamp: u8) -> DirtyPage {

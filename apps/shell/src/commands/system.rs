@@ -25,6 +25,7 @@ fn none(arguments: &[&str]) -> Outcome {
 
 /// The time between two looks at a scrub that is waited for.
 const SCRUB_LOOK_NS: u64 = 200_000_000;
+const MINUTE_NS: u64 = 60_000_000_000;
 
 pub fn ps(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
@@ -161,11 +162,12 @@ pub fn scrub(_: &mut Shell, arguments: &[&str]) -> Outcome {
             }
         }
         ["stop"] => system::stop_scrub()?,
+        ["show"] => {}
         _ => return Err(Complaint::Usage),
     }
     let store = system::store()?;
     let state = match (store.scrubbing, store.scrubs) {
-        (0, 0) => "stopped",
+        (0, 0) => "not run to its end yet",
         (0, _) => "over",
         _ => "under way",
     };
@@ -180,6 +182,13 @@ pub fn scrub(_: &mut Shell, arguments: &[&str]) -> Outcome {
     println!("scrub {state}: {}{all} blocks, {damage}", store.scrub_seen);
     if store.scrub_damaged > 0 {
         println!("  damaged  {:>10}  blocks", store.scrub_damaged);
+    }
+    let next = store.scrub_next_ns.saturating_sub(clock::since_boot_ns());
+    if store.scrub_next_ns > 0 {
+        println!(
+            "  the next one begins by itself in {} minutes",
+            next.div_ceil(MINUTE_NS)
+        );
     }
     Ok(())
 }
