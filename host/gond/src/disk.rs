@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use store::{BLOCK, Disk, DiskError, Frame, Operation, Pages, QueueFull, Random, Request};
 
 // Flushes of a thread until one fails.
@@ -67,6 +68,9 @@ pub fn require_image_file(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// How long a lock is tried for: who has let it go may just be starting another program, and that has it too for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_millis(300);
+
 /// Takes the lock of an image.
 pub fn lock_image(path: &Path) -> Result<ImageLock> {
     require_image_file(path)?;
@@ -76,7 +80,13 @@ pub fn lock_image(path: &Path) -> Result<ImageLock> {
 
 /// Takes the lock of an image that is open, and has its name or will have it.
 pub fn lock_file(path: &Path, file: File) -> Result<ImageLock> {
-    match file.try_lock() {
+    let begun = Instant::now();
+    let mut taken = file.try_lock();
+    while matches!(taken, Err(std::fs::TryLockError::WouldBlock)) && begun.elapsed() < LOCK_PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        taken = file.try_lock();
+    }
+    match taken {
         Ok(()) => Ok(ImageLock {
             path: path.into(),
             file,
