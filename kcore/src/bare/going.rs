@@ -56,6 +56,15 @@ impl Going {
         }
     }
 
+    /// A piece that may take fewer steps, as in an event that has done something else before.
+    #[must_use]
+    pub fn with_steps(self, steps: i32) -> Self {
+        Self {
+            left: steps.min(self.left),
+            ..self
+        }
+    }
+
     /// Takes so many steps.
     pub(in crate::bare) fn spend(&mut self, steps: i32) {
         self.left -= steps;

@@ -7,6 +7,7 @@ mod fake;
 mod directed;
 mod errors;
 mod exhaustive;
+mod interleaved;
 mod long;
 mod model;
 mod nodes;

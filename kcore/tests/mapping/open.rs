@@ -430,3 +430,88 @@ fn a_flush_whose_page_went_is_forgotten() {
     }
     assert!(bench.rights(2, 0).is_some());
 }
+
+/// Others finish one long flush and begin the next one, so that one of theirs stands open whenever this one goes on: elsewhere, or below it.
+#[test]
+fn a_flush_does_not_wait_for_those_that_begin_later() {
+    for (space, rights) in [(4, RWX), (4, Rights::W), (3, RWX), (3, Rights::W)] {
+        let mut bench = Bench::new(PAGE, 2);
+        for page in [1, 2] {
+            if space == 4 {
+                bench.map((0, memory(SOURCE + page, PAGE, RWX)), (4, memory(page, PAGE, RWX)));
+            } else {
+                bench.map((2, memory(0, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+            }
+        }
+        for _ in 0..300 {
+            bench.give_on(2, 5, How::Map);
+        }
+        let (mut page, mut other) = (1, Going::default());
+        let over = |bench: &mut Bench, page: u64, rights: Rights, going: &mut Going| {
+            (0..PIECES_MAX).any(|_| {
+                let done = bench.flush(space, memory(page, PAGE, RWX), rights, going);
+                *going = going.next_piece();
+                done == Progress::Done
+            })
+        };
+        let mut later = |bench: &mut Bench| {
+            let next = 3 - page;
+            for _ in 0..100 {
+                bench.give_page_on((space, next), 6, How::Map);
+            }
+            assert!(over(bench, page, Rights::W, &mut other), "one of them does not end");
+            // With rights it stands open from its first piece on.
+            other = Going::default();
+            bench.flush(space, memory(next, PAGE, RWX), Rights::W, &mut other);
+            other = other.next_piece();
+            assert!(over(bench, page, RWX, &mut Going::default()));
+            page = next;
+        };
+        later(&mut bench);
+        let mut going = Going::default();
+        let ended = (1..PIECES_MAX).any(|_| {
+            let done = bench.flush(1, memory(0, PAGE, RWX), rights, &mut going);
+            going = going.next_piece();
+            later(&mut bench);
+            done == Progress::Done
+        });
+        assert!(ended, "it waits for those of {space}");
+    }
+}
+
+/// A page that is granted, or replaced, is given on by its own space until it has gone. That space also flushes it, and so ends what stands open.
+#[test]
+fn a_page_that_is_granted_or_replaced_is_not_kept_by_giving_it_on() {
+    let give_on = |bench: &mut Bench| {
+        bench.give_on(2, 3, How::Map);
+        // So it is taken piece by piece.
+        bench.give_page_on((3, bench.next), 4, How::Map);
+    };
+    for (size, flushes) in [(PAGE, 0), (PAGE, 40), (SLOT, 0), (SLOT, 40)] {
+        for (how, from, to) in [(How::Grant, 2, 5), (How::Map, 1, 2)] {
+            let mut bench = Bench::new(size, 2);
+            for _ in 0..64 {
+                give_on(&mut bench);
+            }
+            let mut going = Going::default();
+            let target = if to == 2 { 0 } else { 512 };
+            let ended = (1..PIECES_MAX).any(|_| {
+                let (source, window) = (memory(0, size, RWX), memory(target, size, RWX));
+                let given = bench.give((from, source), (to, window), how, &mut going);
+                going = going.next_piece();
+                let mut other = Going::default();
+                for _ in 0..flushes {
+                    if bench.flush(2, memory(0, size, RWX), RWX, &mut other) == Progress::Done {
+                        break;
+                    }
+                    other = other.next_piece();
+                }
+                for _ in 0..EVENTS {
+                    give_on(&mut bench);
+                }
+                given.expect("a gift") == Progress::Done
+            });
+            assert!(ended, "{how:?} of {size} does not end, flushed in {flushes} pieces");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use abi::{
 };
 
 use super::{
-    DEPTH_MAX, LINK_UNITS, NODE_UNITS, PORTS_UNITS, TABLE_UNITS,
+    DEPTH_MAX, LINK_UNITS, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit,
     fpage::PORTS,
     tables::{PORTS_PAGE, What, Work, span},
     tree::{Kind, LINKS, NONE, pages},
@@ -51,6 +51,34 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub fn mapping_check(&mut self) -> Result<(), &'static str> {
         let lodged = self.lodged_units();
         self.work(&Going::default()).check(lodged)
+    }
+
+    /// From whom a space has a page (a port, behind all pages) of its own: the space and its page. σ₀ has its own from nobody.
+    pub fn mapping_source(&mut self, space: SpaceId, page: u64) -> Option<(SpaceId, u64)> {
+        let work = self.work(&Going::default());
+        let found = work.look(space.0 as u16, page)?;
+        let node = work.mapping.tree.get(work.holder(space.0 as u16, &found)?);
+        let frame = node.frame + (page - node.page()) as u32;
+        let mut parent = node.parent;
+        while parent != NONE && work.mapping.tree.get(parent).kind() == Kind::Part {
+            parent = work.mapping.tree.get(parent).parent;
+        }
+        let giver = (parent != NONE).then(|| work.mapping.tree.get(parent))?;
+        Some((SpaceId(giver.space().into()), giver.page_of(frame)))
+    }
+
+    /// The pages whose flush stands open: the space, the first one, how many.
+    pub fn mapping_open(&mut self) -> Option<(SpaceId, u64, u64)> {
+        let mut work = self.work(&Going::default());
+        let top = work.open_top()?;
+        let Visit { frame, level, .. } = work.mapping.open;
+        let at = work.mapping.tree.get(top);
+        let first = if at.kind() == Kind::Page {
+            at.page_of(frame)
+        } else {
+            at.page()
+        };
+        Some((SpaceId(at.space().into()), first, pages(level).min(span(at))))
     }
 }
 

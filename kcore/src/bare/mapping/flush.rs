@@ -134,16 +134,18 @@ impl<H: Hardware> Work<'_, H> {
                         () if top == holder => pages(level.min(self.whole_level(&found, top))),
                         () => 0,
                     };
-                    if self.helps_to_flush(top) {
+                    if own == Own::Kept && self.was_finished(top, frame, level, rights) {
+                        // What was given since came behind this flush.
+                        self.visit = Visit::NONE;
+                    } else if self.helps_to_flush(top, (frame, level, rights), own) {
                         if self.budget <= 0 {
                             return (Progress::More, at);
                         }
                         continue;
-                    }
-                    if own == Own::Kept && self.was_finished(top, frame, level, rights) {
-                        // What was given since came behind this flush.
-                        self.visit = Visit::NONE;
                     } else if self.revoke(top, frame, level, rights, own) == Progress::More {
+                        if own == Own::Too {
+                            self.keep_open();
+                        }
                         return (Progress::More, at);
                     }
                     at += step;
@@ -205,12 +207,12 @@ impl<H: Hardware> Work<'_, H> {
         let Some(table) = self.mapping.tree.find(space, LINKS, slot) else {
             return Progress::Done;
         };
-        if self.helps_to_flush(table) {
-            return Progress::More;
-        }
         if own == Own::Kept && self.was_finished(table, 0, 1, rights) {
             self.visit = Visit::NONE;
             return Progress::Done;
+        }
+        if self.helps_to_flush(table, (0, 1, rights), Own::Kept) {
+            return Progress::More;
         }
         let progress = self.revoke(table, 0, 1, rights, Own::Kept);
         self.unshare(table);
@@ -251,12 +253,12 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// The stamp of the flush of one block: the same as long as it is the same block.
-    fn stamp(&mut self, top: u32, scope: Scope) -> u64 {
+    pub(super) fn stamp(&mut self, top: u32, (frame, level, rights): (u32, u8, Rights)) -> u64 {
         let visit = Visit {
             top,
-            frame: scope.frame,
-            level: scope.level,
-            rights: scope.rights,
+            frame,
+            level,
+            rights,
             ..self.visit
         };
         if self.visit != visit {
@@ -275,7 +277,7 @@ impl<H: Hardware> Work<'_, H> {
     /// asked.
     pub fn revoke(&mut self, top: u32, frame: u32, level: u8, rights: Rights, own: Own) -> Progress {
         let scope = Scope { frame, level, rights };
-        let stamp = self.stamp(top, scope);
+        let stamp = self.stamp(top, (frame, level, rights));
         let mut node = top;
         let mut doomed = self.is_doomed(top, own).then_some(top);
         loop {

@@ -334,7 +334,9 @@ impl<H: Hardware> Work<'_, H> {
         let Some((node, _)) = self.source_of(&piece) else {
             return Ok(None);
         };
-        if self.helps_to_give(node) || self.helps_to_flush(node) {
+        let at = self.mapping.tree.get(node);
+        let block = (at.frame + (piece.source - at.page()) as u32, piece.level, Rights::RWX);
+        if self.helps_to_flush(node, block, Own::Too) {
             return Ok(None);
         }
         let splitting = self.splitting_tables(&piece);
@@ -346,6 +348,7 @@ impl<H: Hardware> Work<'_, H> {
             self.budget = self.budget.max(16 * UNIT);
         }
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
+            self.keep_open();
             return Ok(None);
         }
         // The receiver's giver is now the granter's giver; if σ₀ granted, it is σ₀.

@@ -55,6 +55,7 @@ use super::{
 };
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
 pub use fpage::{Fpage, Resource};
+use open::Turn;
 pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
 use runs::{pages_for, steps_of};
 use short::Recent;
@@ -453,6 +454,8 @@ struct Visit {
     stamp: u64,
     /// It stood open at the end of a piece ([`Mapping::open`]).
     stood_open: bool,
+    /// Of the one that stands open: for how many others it still does when nothing comes from its top any more.
+    patience: u16,
 }
 
 impl Visit {
@@ -463,6 +466,7 @@ impl Visit {
         rights: Rights::NONE,
         stamp: 0,
         stood_open: false,
+        patience: 0,
     };
 }
 
@@ -521,6 +525,7 @@ pub struct Mapping {
     stamp: u64,
     /// The flush of a block that was begun and is not finished ([`open`]), or none.
     open: Visit,
+    turn: Turn,
     batch: Batch,
     recent: Recent,
 }
@@ -534,6 +539,7 @@ impl Default for Mapping {
             largest: 0,
             stamp: 0,
             open: Visit::NONE,
+            turn: Turn::default(),
             batch: Batch::default(),
             recent: Recent::default(),
         }

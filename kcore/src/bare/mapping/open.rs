@@ -4,24 +4,41 @@
 //! the flush that stands open before it is at its end, and no other flush begins above or below it: who wants to does a piece of that flush instead. What
 //! hangs below only becomes less, so it ends. If its own caller goes away, the others finish it.
 //!
-//! One flush stands open at a time. A second one that its event does not finish goes on when the first is at its end, and helps it there. While one stands
-//! open, the short ways of giving look at each page by itself whether it has to do with it, and the general way ([`super::give`]) does a small part of it.
+//! One flush stands open at a time. A second one that its event does not finish goes on when the first is at its end, and helps it there. Of those that wait
+//! the oldest is next ([`Turn`]): others could begin one flush after the other, and keep it waiting.
+//!
+//! Where the top goes with the flush, or is granted, nothing may be given from there until its caller comes again. So the flush stands open until then, and
+//! others do nothing but wait, as long as their patience lasts: the caller may have gone away.
+//!
+//! While one stands open, the short ways of giving look at each page by itself whether it has to do with it, and the general way ([`super::give`]) does a small part of it.
 
 use abi::Rights;
 
 use super::{
-    Mapping, Own, Visit,
+    Mapping, Own, Progress, Visit,
     short::node_of,
     tables::Work,
     tree::{Key, Kind, LINKS, NONE},
 };
 use crate::{
     Hardware, Kernel,
-    bare::{Bare, going::UNIT},
+    bare::{Bare, THREADS_MAX, going::UNIT},
 };
 
 /// Steps that giving does of a flush that has nothing to do with it: about a holder's worth.
 const LITTLE: i32 = 6 * UNIT;
+
+/// Others that a flush waits for, or that wait for it, at most: its caller may have gone away.
+const PATIENCE: u16 = THREADS_MAX as u16;
+
+/// The flush that is to stand open next: the oldest of those that wait for it.
+#[derive(Default)]
+pub struct Turn {
+    /// Its stamp, or zero.
+    stamp: u64,
+    /// How many others let it go first before one of them stands open.
+    patience: u16,
+}
 
 impl<H: Hardware> Kernel<H, Bare> {
     /// How many of so many pages from this one on may be given by the short ways.
@@ -62,7 +79,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
 impl<H: Hardware> Work<'_, H> {
     /// The top of the flush that stands open.
-    fn open_top(&mut self) -> Option<u32> {
+    pub(super) fn open_top(&mut self) -> Option<u32> {
         let Visit { top, stamp, .. } = self.mapping.open;
         if top == NONE {
             return None;
@@ -81,14 +98,31 @@ impl<H: Hardware> Work<'_, H> {
         if self.open_top().is_some() {
             return;
         }
+        let turn = &mut self.mapping.turn;
+        if turn.stamp != 0 && turn.stamp != self.visit.stamp && turn.patience > 0 {
+            turn.patience -= 1;
+            return;
+        }
+        *turn = Turn::default();
         self.visit.stood_open = true;
         self.mapping.open = self.visit;
+    }
+
+    /// With the flush that this operation leaves open the top itself goes. So that nothing comes from there until then, it stands open until this operation
+    /// goes on.
+    pub(super) fn keep_open(&mut self) {
+        if self.mapping.open.stamp == self.visit.stamp {
+            self.mapping.open.patience = PATIENCE;
+        }
     }
 
     /// The flush of a block is at its end.
     pub(super) fn close(&mut self) {
         if self.mapping.open.stamp == self.visit.stamp {
             self.mapping.open = Visit::NONE;
+        }
+        if self.mapping.turn.stamp == self.visit.stamp {
+            self.mapping.turn = Turn::default();
         }
         self.visit = Visit::NONE;
     }
@@ -114,13 +148,27 @@ impl<H: Hardware> Work<'_, H> {
         is_being_taken
     }
 
-    /// The same before a flush from a node, if another one must be at its end first: it stands open above or below, or this one could not stand open for it.
-    pub(super) fn helps_to_flush(&mut self, node: u32) -> bool {
+    /// The same before the flush of a block, if another one must be at its end first: it stands open above or below, or this one could not stand open for it.
+    /// What stands open may be this very flush, though the operation has been elsewhere meanwhile.
+    pub(super) fn helps_to_flush(&mut self, node: u32, block: (u32, u8, Rights), own: Own) -> bool {
         let Some(top) = self.open_top() else { return false };
-        let is_this = self.visit.stood_open && self.visit.stamp == self.mapping.open.stamp;
+        let open = self.mapping.open;
+        let is_same = open.top == node && (open.frame, open.level, open.rights) == block;
+        // One that leaves the top would end it before the top goes.
+        if is_same && (own == Own::Too || open.patience == 0) {
+            self.visit = open;
+            return false;
+        }
+        let is_this = self.visit.stood_open && self.visit.stamp == open.stamp;
         let is_other =
             !is_this && (self.visit != Visit::NONE || self.comes_from(node, top) || self.comes_from(top, node));
         if is_other {
+            if self.visit.stood_open {
+                // What somebody has finished and begins again is younger than those that wait.
+                self.visit = Visit::NONE;
+            }
+            self.stamp(node, block);
+            self.wait_for_turn();
             self.help();
             if self.open_top().is_none() {
                 // However much that took, this flush comes next: at least it stands open then.
@@ -128,6 +176,15 @@ impl<H: Hardware> Work<'_, H> {
             }
         }
         is_other
+    }
+
+    /// This flush is to stand open next, unless an older one waits. So it does not wait for those that begin later.
+    fn wait_for_turn(&mut self) {
+        let stamp = self.visit.stamp;
+        if self.mapping.turn.stamp == 0 || stamp <= self.mapping.turn.stamp {
+            let patience = PATIENCE;
+            self.mapping.turn = Turn { stamp, patience };
+        }
     }
 
     /// Whether a node is another one, or comes from it.
@@ -147,9 +204,16 @@ impl<H: Hardware> Work<'_, H> {
         let Visit {
             frame, level, rights, ..
         } = self.mapping.open;
-        let visit = core::mem::replace(&mut self.visit, self.mapping.open);
-        self.revoke(top, frame, level, rights, Own::Kept);
+        let open = self.mapping.open;
+        let visit = core::mem::replace(&mut self.visit, open);
+        let progress = self.revoke(top, frame, level, rights, Own::Kept);
         self.visit = visit;
+        if progress == Progress::Done && open.patience > 0 {
+            // Its caller comes next. Who helped waits, or would give from the top what is to be taken then.
+            let patience = open.patience - 1;
+            self.mapping.open = Visit { patience, ..open };
+            self.budget = 0;
+        }
         if self.mapping.tree.get(top).kind() == Kind::Table {
             self.unshare(top);
         }
