@@ -482,7 +482,8 @@ fn decode_head(bytes: &[u8]) -> Result<StreamHead, StreamError> {
         && flags & !(HAS_BASE | IS_SNAPSHOT) == 0
         && (address_bits == 47 || address_bits == 56)
         && (BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks)
-        && births <= BIRTH_END
+        // Nobody has given so many: an image that took them could make no more objects.
+        && births <= BIRTH_END / 2
         && high_water <= 1 << 40
         && (target.is_some() || time == 0);
     if !is_sound {

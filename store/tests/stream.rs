@@ -1,8 +1,8 @@
 //! Streams: what is sent comes back, and whatever else is read ends in an error, not in a panic, and nobody asks for much at once.
 
 use store::{
-    BLOCK, Identity, Named, ObjectRecord, PageFlags, PdxRecord, SnapshotName, Source, StreamError, StreamHead,
-    StreamItem, StreamReader, StreamWriter,
+    BIRTH_END, BLOCK, Identity, Named, ObjectRecord, PageFlags, PdxRecord, SnapshotName, Source, StreamError,
+    StreamHead, StreamItem, StreamReader, StreamWriter,
 };
 
 /// Bytes that notes how many were asked for at once.
@@ -268,6 +268,10 @@ fn what_makes_no_sense_is_refused_though_its_sums_are_right() {
         },
         StreamHead {
             births: u64::MAX,
+            ..head(true)
+        },
+        StreamHead {
+            births: BIRTH_END / 2 + 1,
             ..head(true)
         },
         StreamHead {
