@@ -500,6 +500,7 @@ mod tests {
         "obj_retire",
         "obj_info",
         "obj_cre_pdx",
+        "page_flush_all",
         "page_copy",
         "page_un_map",
         "apd_get",
