@@ -733,3 +733,33 @@ fn a_space_that_makes_others_ends() {
         assert_eq!(answer, Some(Ok((0, 0))));
     }
 }
+
+/// While a flush stands open each page that is given is looked at by itself: a call without an event leaves pages that replace others to one.
+#[test]
+fn a_call_without_an_event_does_little_beside_a_flush_that_stands_open() {
+    let mut rig = Rig::new();
+    let boss = rig.boss;
+    let flusher = rig.other();
+    let page = fpage(0, 12, Rights::RWX);
+    rig.done(
+        boss,
+        Call::Map,
+        [fpage(FROM, 12, Rights::RWX), rig.last_space, page, MAP, 0, 0],
+    );
+    for _ in 0..40 {
+        let space = rig.done(flusher, Call::SpaceCreate, [400, 0, 0, 0, 0, 0]);
+        rig.done(flusher, Call::Map, [page, space, page, MAP, 0, 0]);
+    }
+    let receiver = rig.done(boss, Call::SpaceCreate, [2000, 0, 0, 0, 0, 0]);
+    let eight = [FROM + (512 << 12), 0].map(|first| fpage(first, 15, Rights::RWX));
+    let call = [eight[0], receiver, eight[1], MAP];
+    rig.done(boss, Call::Map, [call[0], call[1], call[2], call[3], 0, 0]);
+    let short = |rig: &mut Rig| {
+        rig.run(boss);
+        rig.kernel.map_short(call)
+    };
+    assert_eq!(short(&mut rig), Some(8), "they are replaced");
+    assert_eq!(rig.begin(flusher, Call::Flush, [page, 7, 1, 0, 0, 0]), None);
+    assert_eq!(short(&mut rig), None);
+    assert_eq!(rig.done(boss, Call::Map, [call[0], call[1], call[2], call[3], 0, 0]), 8);
+}

@@ -515,3 +515,92 @@ fn a_page_that_is_granted_or_replaced_is_not_kept_by_giving_it_on() {
         }
     }
 }
+
+/// A grant of the page goes on with a flush that stands open, though it finds something in its target each time. So the flush's own caller is told that it is
+/// done only when nobody has what was there.
+#[test]
+fn a_grant_that_goes_on_with_a_flush_does_not_end_it() {
+    let mut bench = Bench::new(PAGE, 2);
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        bench.give_on(2, 3, How::Map);
+        held.push(bench.next);
+        // So it is taken piece by piece.
+        bench.give_page_on((3, bench.next), 4, How::Map);
+    }
+    let (mut flush, mut grant) = (Going::default(), Going::default());
+    let page = memory(0, PAGE, RWX);
+    assert_eq!(bench.flush(2, page, RWX, &mut flush), Progress::More);
+    // The target has a page from elsewhere each time.
+    bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (1, memory(1, PAGE, RWX)));
+    bench.map((1, memory(1, PAGE, RWX)), (5, memory(0, PAGE, RWX)));
+    let granted = bench.give((2, page), (5, page), How::Grant, &mut grant);
+    assert_eq!(granted, Ok(Progress::More));
+    let has = |bench: &Bench| held.iter().filter(|&&page| bench.rights(3, page).is_some()).count();
+    let left = has(&bench);
+    assert!(left > 0 && left < 60, "{left} are left");
+    // The grant is never gone on with.
+    let ended = (1..PIECES_MAX).any(|_| {
+        flush = flush.next_piece();
+        bench.flush(2, page, RWX, &mut flush) == Progress::Done
+    });
+    assert!(ended, "the flush does not end");
+    assert_eq!(has(&bench), 0, "they keep the page though the flush is done");
+}
+
+/// Steps of single ports that nobody has from there, and those of the question whether they have to do with a flush that stands open: the more, the more givers
+/// there are above them.
+#[test]
+fn a_flush_of_single_ports_goes_in_pieces() {
+    let first = |givers: usize, count: u64, is_open: bool| {
+        let mut bench = Bench::new(PAGE, 5);
+        while bench.spaces.len() <= givers {
+            let made = bench.kernel.free_space_create(bench.spaces[0], 60_000);
+            bench.spaces.push(made.expect("a space"));
+        }
+        for giver in 0..givers {
+            for port in 0..count {
+                let one = Fpage::ports(2 * port, 0).expect("a port");
+                bench.map((giver, one), (giver + 1, one));
+            }
+        }
+        if is_open {
+            for _ in 0..64 {
+                bench.give_on(5, 6, How::Map);
+                bench.give_page_on((6, bench.next), 1, How::Map);
+            }
+            let open = bench.flush(5, memory(0, PAGE, RWX), RWX, &mut Going::default());
+            assert_eq!(open, Progress::More);
+        }
+        let ports = Fpage::ports(0, 7).expect("ports");
+        bench.flush(givers, ports, RWX, &mut Going::default())
+    };
+    assert_eq!(first(1, 64, false), Progress::More, "all of them in one piece");
+    assert_eq!(first(1, 8, true), Progress::Done);
+    assert_eq!(first(30, 8, true), Progress::More, "the way up costs nothing");
+}
+
+/// The same of pages that are given: fewer in a piece while a flush stands open.
+#[test]
+fn fewer_pages_are_given_in_a_piece_while_a_flush_stands_open() {
+    let given = |is_open: bool| {
+        let mut bench = Bench::new(PAGE, 3);
+        bench.map((0, memory(SOURCE + 64, 18, RWX)), (5, memory(64, 18, RWX)));
+        bench.map((5, memory(64, 18, RWX)), (6, memory(64, 18, RWX)));
+        if is_open {
+            for _ in 0..64 {
+                bench.give_on(2, 3, How::Map);
+                bench.give_page_on((3, bench.next), 4, How::Map);
+            }
+            let open = bench.flush(2, memory(0, PAGE, RWX), RWX, &mut Going::default());
+            assert_eq!(open, Progress::More);
+        }
+        let (from, to) = (bench.spaces[5], bench.spaces[6]);
+        let pages = memory(64, 18, RWX);
+        let mapped = bench
+            .kernel
+            .map((from, pages), (to, pages), How::Map, &mut Going::default());
+        mapped.expect("a gift").count
+    };
+    assert!(given(true) + 4 < given(false), "{} and {}", given(true), given(false));
+}

@@ -25,6 +25,9 @@ const LINK_STEPS: i32 = 4 * UNIT;
 /// Steps of a slot of a mapping of 1 GiB that was parted, when it is taken as one entry.
 const SLOT_STEPS: i32 = 2 * UNIT;
 
+/// Further steps of a port, or a block of them, whose mapping has no entry that names it.
+const PORT_STEPS: i32 = 2 * UNIT;
+
 /// The extent of a flush.
 #[derive(Copy, Clone)]
 struct Scope {
@@ -127,7 +130,7 @@ impl<H: Hardware> Work<'_, H> {
                         };
                         (holder, level, frame)
                     });
-                    self.budget -= 2 + 4 * UNIT * i32::from(level);
+                    self.budget -= 2 + 4 * UNIT * i32::from(level) + if is_port(at) { PORT_STEPS } else { 0 };
                     // Between the entries of a mapping that was split there may be others, of which this may be one.
                     let step = match () {
                         () if is_slot => pages(1),

@@ -347,6 +347,10 @@ impl<H: Hardware> Work<'_, H> {
             // However much the search in the target took, each call flushes something of the source.
             self.budget = self.budget.max(16 * UNIT);
         }
+        // What was cleared may have displaced the flush that goes on here: begun anew, it would end the one that stands open, which others wait for.
+        if self.helps_to_flush(node, (frame, piece.level, Rights::RWX), Own::Too) {
+            return Ok(None);
+        }
         if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
             self.keep_open();
             return Ok(None);

@@ -28,6 +28,9 @@ use crate::{
 /// Steps that giving does of a flush that has nothing to do with it: about a holder's worth.
 const LITTLE: i32 = 6 * UNIT;
 
+/// Further steps of a page that is given meanwhile: the short ways ask, some of them again, whether it comes from the top, at most some thirty givers away.
+pub(super) const BESIDE_STEPS: i32 = 3 * UNIT;
+
 /// Others that a flush waits for, or that wait for it, at most: its caller may have gone away.
 const PATIENCE: u16 = THREADS_MAX as u16;
 
@@ -41,6 +44,11 @@ pub struct Turn {
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
+    /// Whether a flush stands open.
+    pub(in crate::bare) fn stands_open(&self) -> bool {
+        self.half.mapping.open.top != NONE
+    }
+
     /// How many of so many pages from this one on may be given by the short ways.
     #[inline(always)]
     pub(super) fn given_short(&mut self, from: (u16, u64), count: u64) -> u64 {
@@ -190,10 +198,11 @@ impl<H: Hardware> Work<'_, H> {
     /// Whether a node is another one, or comes from it.
     fn comes_from(&mut self, node: u32, other: u32) -> bool {
         let mut at = node;
+        self.budget -= UNIT / 2;
         while at != NONE && at != other {
             at = self.mapping.tree.get(at).parent;
+            self.budget -= 1;
         }
-        self.budget -= UNIT;
         at == other
     }
 

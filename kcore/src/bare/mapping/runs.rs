@@ -9,6 +9,7 @@ use abi::Rights;
 
 use super::{
     DEPTH_MAX, Mapping, NODE_UNITS,
+    open::BESIDE_STEPS,
     short::{Target, index, record, small_page, word},
     tree::{Key, Kind, NONE, Tree, pages},
 };
@@ -82,6 +83,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let (mut done, mut had) = (0, 0);
         // Neighbours are not of one kind: each is given by itself.
         let mut is_scattered = false;
+        let further = if self.stands_open() { BESIDE_STEPS } else { 0 };
         while done < wanted && *steps > 0 {
             let (source, target, left) = ((from, source + done), (to, target + done), wanted - done);
             let mut given = 0;
@@ -103,7 +105,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 done += absent;
                 continue;
             }
-            *steps -= price;
+            *steps -= price + further;
             is_scattered = given <= 1;
             (done, had) = (done + given.max(1), had + given.max(1));
         }
