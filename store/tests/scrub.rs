@@ -2,107 +2,31 @@
 //! changes while it looks.
 
 mod plain;
+mod scrubbed;
 
 use plain::PlainWorld;
+use scrubbed::{COPIES, LARGE, WRITTEN, change_meanwhile, checkpoint, fill, finish, formatted, pass, slot, verified};
 use std::collections::BTreeMap;
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Finding, FormatOptions, Frame, Leaves, MountMode,
-    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, Store, Structure,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Frame, Leaves, MountMode, Operation, PageFlags, Pages,
+    QueueFull, Random, Request, Store, Structure,
 };
 
 const BLOCKS: u64 = 900;
-const LARGE: u64 = 1 << 32;
-const PAGES: u64 = 70_000;
 const OBJECTS: u64 = 130;
-/// Pages of the large object with contents: three levels, several nodes.
-const WRITTEN: [u64; 6] = [0, 1, 255, 256, 600, 69_999];
-
-/// Copies of superblocks, which a pass looks at, too.
-const COPIES: u64 = 4;
 
 type Medium = BTreeMap<u64, [u8; BLOCK]>;
-type Named = (Structure, u64, u64, u64);
-
-fn slot(number: u64) -> u64 {
-    LARGE + ((number + 200) << 21)
-}
-
-fn record(base: u64, pages: u64, capabilities: usize) -> ObjectRecord {
-    ObjectRecord {
-        base,
-        pages,
-        capabilities: (0..capabilities as u64).map(|at| (at, 15)).collect(),
-        ..ObjectRecord::default()
-    }
-}
-
-fn finish(store: &mut Store, world: &mut PlainWorld) -> Vec<Named> {
-    let mut named = Vec::new();
-    loop {
-        match store.poll(world) {
-            Some(Event::PageWritten { frame, .. }) => world.free(frame),
-            Some(Event::Damaged {
-                structure,
-                block,
-                base,
-                page,
-                snapshot,
-            }) => {
-                assert_eq!(snapshot, 0);
-                named.push((structure, block, base, page));
-            }
-            Some(Event::CheckpointFailed { reason }) => panic!("{reason:?}"),
-            None if store.is_idle() => return named,
-            Some(_) | None => {}
-        }
-    }
-}
-
-fn checkpoint(store: &mut Store, world: &mut PlainWorld, dirty: Vec<DirtyPage>) -> Vec<Named> {
-    store
-        .checkpoint_begin(world, dirty, CheckpointKind::Generation)
-        .expect("idle");
-    finish(store, world)
-}
 
 fn sample() -> Medium {
-    let mut world = PlainWorld::new(BLOCKS);
-    Store::format(&mut world, &FormatOptions::default()).expect("format");
-    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
-    store.put_object(record(LARGE, PAGES, 2)).expect("room");
-    for number in 0..OBJECTS {
-        let capabilities = if number % 40 == 7 { 128 } else { 3 };
-        store.put_object(record(slot(number), 2, capabilities)).expect("room");
-    }
-    let mut dirty: Vec<_> = WRITTEN.into_iter().map(|page| world.dirty(LARGE, page, 1)).collect();
-    dirty.extend((0..OBJECTS).map(|number| world.dirty(slot(number), number % 2, 2)));
-    checkpoint(&mut store, &mut world, dirty);
+    let (mut world, mut store) = formatted(BLOCKS);
+    fill(&mut store, &mut world, OBJECTS);
     world.disk
 }
 
 fn mount(medium: &Medium, leaves: Leaves) -> Option<(PlainWorld, Store)> {
     let mut world = PlainWorld::new(BLOCKS);
     world.disk.clone_from(medium);
-    let (store, _) = Store::mount_in_parts(&mut world, MountMode::ReadOnly, leaves).ok()?;
-    Some((world, store))
-}
-
-/// Runs a pass with a few blocks at a time; tells what it named.
-fn pass(world: &mut PlainWorld, store: &mut Store) -> Vec<Named> {
-    let passes = store.scrub_report().passes;
-    store.scrub_begin();
-    let mut named = Vec::new();
-    for _ in 0..10_000 {
-        if store.scrub_report().passes > passes {
-            return named;
-        }
-        let before = world.log.len();
-        store.scrub_some(3);
-        named.extend(finish(store, world));
-        // Each is read twice at most, and a leaf with the bodies of its rows.
-        assert!(world.log.len() - before <= 12, "{} requests", world.log.len() - before);
-    }
-    panic!("the pass does not end: {:?}", store.scrub_report());
+    scrubbed::mount(world, leaves)
 }
 
 #[test]
@@ -143,29 +67,18 @@ fn each_damaged_block_is_named_and_no_other() {
             let Some((mut world, mut store)) = mount(&bad, leaves) else {
                 continue;
             };
-            let mut wanted = Vec::new();
-            let told = store.verify(&mut world, &mut |finding| {
-                if let Finding::Damaged {
-                    structure,
-                    block,
-                    base,
-                    page,
-                    ..
-                } = finding
-                {
-                    wanted.push((structure, block, base, page));
-                }
-            });
-            told.expect("memory");
+            let wanted = verified(&store, &mut world);
             let named = pass(&mut world, &mut store);
             assert_eq!(named.len(), wanted.len(), "{block}: {named:?}, {wanted:?}");
-            for (named, wanted) in named.iter().zip(&wanted) {
+            for (&(structure, block, base, page, snapshot), wanted) in named.iter().zip(&wanted) {
+                let named = (structure, block, base, page);
+                assert_eq!(snapshot, 0);
                 *kinds.entry(format!("{:?}", named.0)).or_insert(0) += 1;
                 assert_eq!(named.0, wanted.0);
                 if named.0 == Structure::Table {
                     continue;
                 }
-                assert_eq!(named, wanted);
+                assert_eq!(named, *wanted);
             }
             assert_eq!(store.scrub_report().damaged, named.len() as u64, "{block}");
         }
@@ -201,32 +114,13 @@ fn what_changes_meanwhile_is_not_blamed() {
     world.disk = sample();
     let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
     for round in 0..400_u64 {
-        store.scrub_begin();
-        // A block that is on its way stays there until all has changed.
-        world.held = if round % 3 == 0 { 0..BLOCKS } else { 0..0 };
-        store.scrub_some(1 + round % 9);
-        while store.poll(&mut world).is_some() {}
-        world.held = 0..0;
-        let number = round * 7 % OBJECTS;
-        match round % 11 {
-            4 => drop(store.discard_pages(slot(number), 0, 2, &[])),
-            5 if store.delete_object(slot(number)).is_ok() => {}
-            6 => drop(store.put_object(record(slot(number), 2, 3))),
-            _ => {}
-        }
-        let page = WRITTEN[(round % 6) as usize];
-        let mut dirty = vec![world.dirty(LARGE, page, round as u8)];
-        if store.object(slot(number)).is_some() {
-            dirty.push(world.dirty(slot(number), 1, round as u8));
-        }
-        let named = if round % 4 == 0 {
-            checkpoint(&mut store, &mut world, dirty)
+        let dirty = change_meanwhile(&mut store, &mut world, round, (9, OBJECTS));
+        let kind = if round % 4 == 0 {
+            CheckpointKind::Generation
         } else {
-            store
-                .checkpoint_begin(&mut world, dirty, CheckpointKind::Periodic)
-                .expect("idle");
-            finish(&mut store, &mut world)
+            CheckpointKind::Periodic
         };
+        let named = checkpoint(&mut store, &mut world, dirty, kind);
         assert_eq!(named, [], "{round}");
     }
     let report = store.scrub_report();
@@ -270,7 +164,7 @@ fn an_object_whose_row_has_left_memory_meanwhile_is_looked_at_to_its_end() {
             named.extend(finish(&mut store, &mut world));
         }
         assert_eq!(store.scrub_report().passes, 1, "the pass ends");
-        assert_eq!(named, [(Structure::Page, block, LARGE, page)]);
+        assert_eq!(named, [(Structure::Page, block, LARGE, page, 0)]);
         assert_eq!(store.scrub_report().damaged, 1);
     }
 }

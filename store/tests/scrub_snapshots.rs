@@ -4,70 +4,21 @@
 #[allow(dead_code, reason = "others keep what they look at")]
 mod kept;
 mod plain;
+mod scrubbed;
 
 use kept::{Medium, name, on};
 use plain::PlainWorld;
+use scrubbed::{
+    COPIES, LARGE, change_meanwhile, checkpoint, fill, finish, formatted, generation, pass, record, slot, verified,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Finding, FormatOptions, Frame, Leaves, MountError,
-    MountMode, ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, Request, Store, Structure,
+    BLOCK, CheckpointKind, DirtyPage, Disk, DiskError, Event, Frame, Leaves, MountError, MountMode, Operation,
+    PageFlags, Pages, QueueFull, Random, Request, Store, Structure,
 };
 
 const BLOCKS: u64 = 1600;
-const LARGE: u64 = 1 << 32;
-const PAGES: u64 = 70_000;
 const OBJECTS: u64 = 200;
-/// Pages of the large object with contents: three levels, several nodes.
-const WRITTEN: [u64; 6] = [0, 1, 255, 256, 600, 69_999];
-/// Copies of superblocks.
-const COPIES: u64 = 4;
-
-/// What an event of damage says: structure, block, object, page, generation of the snapshot.
-type Named = (Structure, u64, u64, u64, u64);
-
-fn slot(number: u64) -> u64 {
-    LARGE + ((number + 200) << 21)
-}
-
-fn record(base: u64, pages: u64, capabilities: usize) -> ObjectRecord {
-    ObjectRecord {
-        base,
-        pages,
-        capabilities: (0..capabilities as u64).map(|at| (at, 15)).collect(),
-        ..ObjectRecord::default()
-    }
-}
-
-fn finish(store: &mut Store, world: &mut PlainWorld) -> Vec<Named> {
-    let mut named = Vec::new();
-    loop {
-        match store.poll(world) {
-            Some(Event::PageWritten { frame, .. }) => world.free(frame),
-            Some(Event::Damaged {
-                structure,
-                block,
-                base,
-                page,
-                snapshot,
-            }) => named.push((structure, block, base, page, snapshot)),
-            Some(Event::CheckpointFailed { reason }) => panic!("{reason:?}"),
-            None if store.is_idle() => {
-                while store.page_over().is_some() {}
-                return named;
-            }
-            Some(_) | None => {}
-        }
-    }
-}
-
-fn checkpoint(store: &mut Store, world: &mut PlainWorld, dirty: Vec<DirtyPage>, kind: CheckpointKind) -> Vec<Named> {
-    store.checkpoint_begin(world, dirty, kind).expect("idle");
-    finish(store, world)
-}
-
-fn generation(store: &mut Store, world: &mut PlainWorld, dirty: Vec<DirtyPage>) {
-    assert_eq!(checkpoint(store, world, dirty, CheckpointKind::Generation), []);
-}
 
 fn keep(store: &mut Store, world: &mut PlainWorld, text: &str) {
     store.keep_snapshot(name(text), 7).expect("room");
@@ -75,28 +26,10 @@ fn keep(store: &mut Store, world: &mut PlainWorld, text: &str) {
     assert_eq!(store.snapshot_outcome(), Some(Ok(())));
 }
 
-fn formatted() -> (PlainWorld, Store) {
-    let mut world = PlainWorld::new(BLOCKS);
-    Store::format(&mut world, &FormatOptions::default()).expect("format");
-    let (store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
-    (world, store)
-}
-
-fn fill(store: &mut Store, world: &mut PlainWorld) {
-    store.put_object(record(LARGE, PAGES, 2)).expect("room");
-    for number in 0..OBJECTS {
-        let capabilities = if number % 40 == 7 { 128 } else { 3 };
-        store.put_object(record(slot(number), 2, capabilities)).expect("room");
-    }
-    let mut dirty: Vec<_> = WRITTEN.into_iter().map(|page| world.dirty(LARGE, page, 1)).collect();
-    dirty.extend((0..OBJECTS).map(|number| world.dirty(slot(number), number % 2, 2)));
-    generation(store, world, dirty);
-}
-
 /// Three snapshots, each of another state, and a state that has changed since.
 fn sample() -> Medium {
-    let (mut world, mut store) = formatted();
-    fill(&mut store, &mut world);
+    let (mut world, mut store) = formatted(BLOCKS);
+    fill(&mut store, &mut world, OBJECTS);
     keep(&mut store, &mut world, "first");
     // Some pages, a body, and a row.
     store.put_object(record(slot(47), 2, 127)).expect("room");
@@ -123,45 +56,7 @@ fn sample() -> Medium {
 }
 
 fn mount(medium: &Medium, leaves: Leaves) -> Option<(PlainWorld, Store)> {
-    let mut world = on(medium, BLOCKS);
-    let (store, _) = Store::mount_in_parts(&mut world, MountMode::ReadOnly, leaves).ok()?;
-    Some((world, store))
-}
-
-/// Runs a pass with a few blocks at a time; tells what it named.
-fn pass(world: &mut PlainWorld, store: &mut Store) -> Vec<Named> {
-    let passes = store.scrub_report().passes;
-    store.scrub_begin();
-    let mut named = Vec::new();
-    for _ in 0..10_000 {
-        if store.scrub_report().passes > passes {
-            return named;
-        }
-        let before = world.log.len();
-        store.scrub_some(3);
-        named.extend(finish(store, world));
-        assert!(world.log.len() - before <= 12, "{} requests", world.log.len() - before);
-    }
-    panic!("the pass does not end: {:?}", store.scrub_report());
-}
-
-/// The block of each page that a state has.
-fn verified(store: &Store, world: &mut PlainWorld) -> Vec<(Structure, u64, u64, u64)> {
-    let mut found = Vec::new();
-    let told = store.verify(world, &mut |finding| {
-        if let Finding::Damaged {
-            structure,
-            block,
-            base,
-            page,
-            ..
-        } = finding
-        {
-            found.push((structure, block, base, page));
-        }
-    });
-    told.expect("memory");
-    found
+    scrubbed::mount(on(medium, BLOCKS), leaves)
 }
 
 #[test]
@@ -294,29 +189,12 @@ fn what_is_read_wrong_once_is_not_blamed() {
 /// The state changes, snapshots are kept and dropped, and their blocks are used anew while a pass looks at them.
 #[test]
 fn snapshots_that_come_and_go_meanwhile_blame_nothing() {
-    let (mut world, mut store) = formatted();
-    fill(&mut store, &mut world);
+    let (mut world, mut store) = formatted(BLOCKS);
+    fill(&mut store, &mut world, OBJECTS);
     let (mut kept, mut next) = (Vec::new(), 0);
     let mut cut_short = 0;
     for round in 0..1500_u64 {
-        store.scrub_begin();
-        // A block that is on its way stays there until all has changed.
-        world.held = if round % 3 == 0 { 0..BLOCKS } else { 0..0 };
-        store.scrub_some(1 + round % 23);
-        while store.poll(&mut world).is_some() {}
-        world.held = 0..0;
-        let number = round * 7 % OBJECTS;
-        match round % 11 {
-            4 => drop(store.discard_pages(slot(number), 0, 2, &[])),
-            5 if store.delete_object(slot(number)).is_ok() => {}
-            6 => drop(store.put_object(record(slot(number), 2, 3))),
-            _ => {}
-        }
-        let page = WRITTEN[(round % 6) as usize];
-        let mut dirty = vec![world.dirty(LARGE, page, round as u8)];
-        if store.object(slot(number)).is_some() {
-            dirty.push(world.dirty(slot(number), 1, round as u8));
-        }
+        let dirty = change_meanwhile(&mut store, &mut world, round, (23, OBJECTS));
         match round % 17 {
             2 if kept.len() < 4 && store.keep_snapshot(name(&format!("s{next}")), 1).is_ok() => {
                 kept.push(format!("s{next}"));
@@ -399,8 +277,8 @@ fn what_is_rotten_in_a_snapshot_that_is_gone_is_not_named() {
 #[test]
 fn what_was_given_up_since_the_last_generation_is_looked_at() {
     for (base, page) in [(LARGE, 600), (LARGE, 0), (slot(4), 0), (slot(7), 1)] {
-        let (mut world, mut store) = formatted();
-        fill(&mut store, &mut world);
+        let (mut world, mut store) = formatted(BLOCKS);
+        fill(&mut store, &mut world, OBJECTS);
         let first = vec![world.dirty(base, page, 9)];
         generation(&mut store, &mut world, first);
         keep(&mut store, &mut world, "first");

@@ -241,7 +241,7 @@ impl Life {
             .collect();
         self.look();
         if self.rng.one_in(12) {
-            // What fails twice would be blamed.
+            // The scrub blames a block that cannot be read twice, so it is at rest while the disk fails.
             self.rest();
             self.world.disk.set_failing(20);
         }

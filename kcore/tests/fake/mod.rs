@@ -140,6 +140,11 @@ impl Random {
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
+
+    #[allow(dead_code, reason = "others choose by themselves")]
+    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
 }
 
 impl Hardware for Fake {

@@ -18,7 +18,7 @@ use kcore::{
 };
 
 use crate::{
-    fake::Fake,
+    fake::{Fake, Random},
     world::{GIB, PAGE, PORTS, SLOT, Translation, memory, pages, walk},
 };
 
@@ -37,21 +37,6 @@ const SLOTS: [u64; 6] = [0, 0x200, 0x400, 0x4_0000, 0x4_0200, 0x4_0400];
 type Place = (usize, u64);
 /// What stands there, and where it comes from.
 type All = BTreeMap<Place, (Translation, Option<Place>)>;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % end
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -162,7 +147,7 @@ impl World {
     }
 
     fn act(&mut self) -> Act {
-        let space = |world: &mut Self| world.random.below(SPACES as u64) as usize;
+        let space = |world: &mut Self| world.random.below(SPACES);
         let kind = self.random.below(100);
         if kind < 66 {
             let how = self.random.of(&[
@@ -175,7 +160,7 @@ impl World {
                 How::Grant,
                 How::Link,
             ]);
-            let (from, to) = (space(self), 1 + self.random.below(SPACES as u64 - 1) as usize);
+            let (from, to) = (space(self), 1 + self.random.below(SPACES - 1));
             let (source, window) = (self.fpage(), self.fpage());
             if how == How::Link && self.random.below(2) == 0 {
                 let page = self.random.of(&SLOTS);
@@ -192,7 +177,7 @@ impl World {
             let from = space(self);
             return Act::Flush(self.spaces[from], self.fpage(), rights, own);
         }
-        Act::Destroy(self.spaces[1 + self.random.below(SPACES as u64 - 1) as usize])
+        Act::Destroy(self.spaces[1 + self.random.below(SPACES - 1)])
     }
 
     /// Everybody who has one of these from there, directly or not.
@@ -445,15 +430,15 @@ impl World {
 fn run(seed: u64, pieces: u32, has_ports: bool) -> u32 {
     let mut world = World::new(seed, has_ports);
     for _ in 0..pieces {
-        let count = world.running.len() as u64;
-        if count == 0 || count < UNDER_WAY as u64 && world.random.below(3) == 0 {
+        let count = world.running.len();
+        if count == 0 || count < UNDER_WAY && world.random.below(3) == 0 {
             world.begin();
             // Small trees are not all that is wanted.
             let steps = world.steps();
             let last = world.running.len() - 1;
             world.piece(last, steps);
         } else {
-            let index = world.random.below(count) as usize;
+            let index = world.random.below(count);
             if world.random.below(200) == 0 {
                 world.running.swap_remove(index);
                 continue;
@@ -463,7 +448,7 @@ fn run(seed: u64, pieces: u32, has_ports: bool) -> u32 {
         }
     }
     while !world.running.is_empty() {
-        let index = world.random.below(world.running.len() as u64) as usize;
+        let index = world.random.below(world.running.len());
         world.piece(index, 448);
     }
     world.longest

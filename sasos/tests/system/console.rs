@@ -117,6 +117,23 @@ fn nothing_that_was_typed_is_lost() {
     system.check();
 }
 
+/// The interrupt character ends a task while its parent waits for it.
+fn interrupt_ends(system: &mut System, parent: ThreadId, child: ThreadId) {
+    assert_eq!(
+        system.start(parent, Call::ThreadWait, &[child.0, u64::MAX, 0]),
+        Answer::Blocked
+    );
+    system.run(child);
+    assert_eq!(
+        system.server.handle(&mut system.platform, Event::Interrupt),
+        Outcome::Gone
+    );
+    assert_eq!(
+        system.wait_for(parent),
+        Answer::Done(Ok((child.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT)))
+    );
+}
+
 #[test]
 fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     let mut system = System::boot(62);
@@ -127,19 +144,7 @@ fn an_interrupt_ends_the_foreground_task_and_nothing_else() {
     );
     let [child, other] = [(); 2].map(|()| system.task(first));
     system.call(first, Call::ConsoleForeground, &[child.0]).unwrap();
-    assert_eq!(
-        system.start(first, Call::ThreadWait, &[child.0, u64::MAX, 0]),
-        Answer::Blocked
-    );
-    system.run(child);
-    assert_eq!(
-        system.server.handle(&mut system.platform, Event::Interrupt),
-        Outcome::Gone
-    );
-    assert_eq!(
-        system.wait_for(first),
-        Answer::Done(Ok((child.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT)))
-    );
+    interrupt_ends(&mut system, first, child);
     assert_eq!(
         system.server.handle(&mut system.platform, Event::Interrupt),
         Outcome::Resume
@@ -174,19 +179,7 @@ fn a_task_may_begin_in_the_foreground() {
     let job = start(&mut system, shell);
     system.call(job, Call::ConsoleForeground, &[0]).unwrap();
     let job = start(&mut system, shell);
-    assert_eq!(
-        system.start(shell, Call::ThreadWait, &[job.0, u64::MAX, 0]),
-        Answer::Blocked
-    );
-    system.run(job);
-    assert_eq!(
-        system.server.handle(&mut system.platform, Event::Interrupt),
-        Outcome::Gone
-    );
-    assert_eq!(
-        system.wait_for(shell),
-        Answer::Done(Ok((job.0, STATUS_SYSTEM + EXCEPTION_INTERRUPT)))
-    );
+    interrupt_ends(&mut system, shell, job);
     // Who does not hold the terminal starts the task, and the interrupt is nobody's.
     let stranger = system.task(first);
     let job = start(&mut system, stranger);

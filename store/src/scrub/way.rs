@@ -97,14 +97,11 @@ impl Way {
         }
     }
 
-    /// Whether a node of the table stands on the way to an address.
-    pub(super) fn has_in_table(&self, pages: &impl Pages, address: u64, wanted: Place) -> Answer<bool> {
+    /// Goes down the table to an address: to the place that is wanted, or to where the way ends, with the node there if it is a leaf.
+    fn down(&self, pages: &impl Pages, address: u64, wanted: Option<Place>) -> Answer<(Place, Option<Frame>)> {
         let mut place = self.root;
         for level in (0..HEIGHT_MAX).map(Level::Table) {
-            if place == wanted {
-                return Answer::Known(true);
-            }
-            if place.block == 0 {
+            if Some(place) == wanted || place.block == 0 {
                 break;
             }
             let frame = match self.at(level, place) {
@@ -114,34 +111,29 @@ impl Way {
             };
             match child_at(pages.bytes(frame), address, (0, u64::MAX)) {
                 Some(child) => place = child.place,
-                None => break,
+                None => return Answer::Known((place, is_leaf(pages.bytes(frame)).then_some(frame))),
             }
         }
-        Answer::Known(false)
+        Answer::Known((place, None))
+    }
+
+    /// Whether a node of the table stands on the way to an address.
+    pub(super) fn has_in_table(&self, pages: &impl Pages, address: u64, wanted: Place) -> Answer<bool> {
+        match self.down(pages, address, Some(wanted)) {
+            Answer::Known((place, _)) => Answer::Known(place == wanted),
+            Answer::Wants(level, place) => Answer::Wants(level, place),
+        }
     }
 
     /// The row of an object.
     pub(super) fn row(&self, pages: &impl Pages, base: u64) -> Answer<Option<RowSeen>> {
-        let mut place = self.root;
-        for level in (0..HEIGHT_MAX).map(Level::Table) {
-            if place.block == 0 {
-                break;
+        match self.down(pages, base, None) {
+            Answer::Known((_, leaf)) => {
+                let row = leaf.and_then(|frame| row_from(pages.bytes(frame), base));
+                Answer::Known(row.filter(|row| row.base == base))
             }
-            let frame = match self.at(level, place) {
-                Known::Unread => return Answer::Wants(level, place),
-                Known::Bad => break,
-                Known::Here(frame) => frame,
-            };
-            let bytes = pages.bytes(frame);
-            if is_leaf(bytes) {
-                return Answer::Known(row_from(bytes, base).filter(|row| row.base == base));
-            }
-            match child_at(bytes, base, (0, u64::MAX)) {
-                Some(child) => place = child.place,
-                None => break,
-            }
+            Answer::Wants(level, place) => Answer::Wants(level, place),
         }
-        Answer::Known(None)
     }
 
     /// Whether a node of a map, or on level zero a page, is what stands at a page.

@@ -138,7 +138,7 @@ impl<H: Hardware> Work<'_, H> {
                         () => 0,
                     };
                     if own == Own::Kept && self.was_finished(top, frame, level, rights) {
-                        // What was given since came behind this flush.
+                        // Pages that were given since then were given after this flush.
                         self.visit = Visit::NONE;
                     } else if self.helps_to_flush(top, (frame, level, rights), own) {
                         if self.budget <= 0 {
@@ -256,14 +256,8 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// The stamp of the flush of one block: the same as long as it is the same block.
-    pub(super) fn stamp(&mut self, top: u32, (frame, level, rights): (u32, u8, Rights)) -> u64 {
-        let visit = Visit {
-            top,
-            frame,
-            level,
-            rights,
-            ..self.visit
-        };
+    pub(super) fn stamp(&mut self, top: u32, block: (u32, u8, Rights)) -> u64 {
+        let visit = self.visit.of(top, block);
         if self.visit != visit {
             // Even; the next odd one is for doomed nodes.
             self.mapping.stamp += 2;

@@ -347,7 +347,8 @@ impl<H: Hardware> Work<'_, H> {
             // However much the search in the target took, each call flushes something of the source.
             self.budget = self.budget.max(16 * UNIT);
         }
-        // What was cleared may have displaced the flush that goes on here: begun anew, it would end the one that stands open, which others wait for.
+        // Clearing the target may have replaced this operation's visit. Without this check `revoke` would begin a new flush of the same page and drop the one that
+        // stands open, and the caller of that one would take it for finished.
         if self.helps_to_flush(node, (frame, piece.level, Rights::RWX), Own::Too) {
             return Ok(None);
         }

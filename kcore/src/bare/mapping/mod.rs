@@ -468,6 +468,17 @@ impl Visit {
         stood_open: false,
         patience: 0,
     };
+
+    /// This one, if it is of that block; else it differs.
+    fn of(self, top: u32, (frame, level, rights): (u32, u8, Rights)) -> Self {
+        Self {
+            top,
+            frame,
+            level,
+            rights,
+            ..self
+        }
+    }
 }
 
 /// The place where an operation goes on.

@@ -137,13 +137,7 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Whether the flush of this block is under way, stood open, and somebody else finished it.
     pub(super) fn was_finished(&self, top: u32, frame: u32, level: u8, rights: Rights) -> bool {
-        let visit = Visit {
-            top,
-            frame,
-            level,
-            rights,
-            ..self.visit
-        };
+        let visit = self.visit.of(top, (frame, level, rights));
         self.visit == visit && visit.stood_open && visit.stamp != self.mapping.open.stamp
     }
 

@@ -13,7 +13,7 @@ use store::{CheckpointKind, Failure, MountError, MountMode, RollBackError, Snaps
 /// Snapshots that a life has at once, at most.
 const KEPT_MAX: usize = 5;
 
-/// What is known of one on the disk.
+/// Whether a snapshot is on the disk, as far as the model knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stand {
     /// It is there.
@@ -34,7 +34,7 @@ enum Act {
 #[derive(Default)]
 pub(super) struct Kept {
     all: BTreeMap<String, (State, Stand)>,
-    /// What the next checkpoint does, and what the running one does.
+    /// The act that waits for the next checkpoint, and the one that the running checkpoint does.
     waits: Option<(Act, String)>,
     runs: Option<(Act, String)>,
     names: u64,
@@ -132,7 +132,7 @@ impl Driver {
                 self.tally.dropped += 1;
                 self.kept.all.remove(&text);
             }
-            // What failed may be there.
+            // The checkpoint failed, and may be durable all the same: so may the snapshot.
             Err(SnapshotError::Checkpoint) if !is_done => {}
             Err(error) if is_done && (error == SnapshotError::Memory && self.options.memory) => {
                 self.snapshots_settle();
@@ -225,7 +225,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What dropped snapshots held comes back without a start; gives what is held then.
+    /// Waits until the blocks of dropped snapshots are free again, without a new start. Gives the number of blocks that snapshots still hold.
     pub(super) fn let_all_come_back(&mut self) -> Check<u64> {
         for _ in 0..4 {
             self.checkpoint(CheckpointKind::Generation)?;
