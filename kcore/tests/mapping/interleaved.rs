@@ -232,7 +232,7 @@ impl World {
     /// The steps of a piece.
     fn steps(&mut self) -> i32 {
         let most = self.random.of(&[12, 40, 100, 448, 448]);
-        1 + self.random.below(most) as i32
+        1 + i32::try_from(self.random.below(most)).expect("a few steps")
     }
 
     fn piece(&mut self, index: usize, steps: i32) {
