@@ -2,7 +2,11 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE, layout::FLUSH_RANGES_MAX};
+use abi::{
+    Call, Error,
+    address::{PAGE, SLOT},
+    layout::FLUSH_RANGES_MAX,
+};
 use common::Rig;
 use kcore::thread::Resumed;
 use sasos::protection::apd::Apd;
@@ -116,4 +120,31 @@ fn bad_ranges_flush_nothing() {
     rig = rig.crash().0;
     let holder = rig.holder(base, 77);
     assert_eq!(rig.load(holder.space, base), Ok(2));
+}
+
+/// One event looks at as many page tables for sixteen ranges as for one. Where that does not tell whether all is durable, a checkpoint makes it so.
+#[test]
+fn many_ranges_look_at_as_many_page_tables_as_one() {
+    const TABLES: u64 = 60;
+    for (count, waits) in [(1, false), (FLUSH_RANGES_MAX, true)] {
+        let mut rig = Rig::new(12, 16_000, 8192);
+        let actor = rig.actor(Apd::EMPTY);
+        let base = rig.kept(actor, (TABLES + 1) * SLOT / PAGE, 77);
+        let (array, _) = rig.call(actor, Call::ObjCreate, &[PAGE, 0]).unwrap();
+        for slot in 0..=TABLES {
+            rig.store(actor.space, base + slot * SLOT, 1).unwrap();
+        }
+        rig.checkpoint().unwrap();
+        // Behind the range something is dirty.
+        rig.store(actor.space, base + TABLES * SLOT, 2).unwrap();
+        for place in 0..count {
+            rig.store(actor.space, array + 16 * place, base).unwrap();
+            rig.store(actor.space, array + 16 * place + 8, TABLES * SLOT / PAGE)
+                .unwrap();
+        }
+        let before = rig.server.checkpoint.begun();
+        rig.call(actor, Call::PageFlushAll, &[array, count]).unwrap();
+        assert_eq!(rig.server.checkpoint.begun() > before, waits, "{count} ranges");
+        rig.check();
+    }
 }

@@ -179,9 +179,13 @@ impl Server {
         true
     }
 
-    /// Whether the pages of an object in a range, and its row, are durable as they are.
-    pub(crate) fn is_durable(&self, object: &Object, from: u64, to: u64) -> bool {
-        self.is_written_but_for_dirty(object) && !has_dirty(object, from, to)
+    /// Whether the pages in some ranges, and the rows of their objects, are durable as they are. It looks at [`SYNC_TABLES_MAX`] page tables in all.
+    pub(crate) fn are_durable(&self, ranges: &[Range]) -> bool {
+        let mut tables = SYNC_TABLES_MAX;
+        ranges.iter().all(|range| {
+            let object = self.objects.get(range.id);
+            self.is_written_but_for_dirty(object) && !has_dirty(object, (range.from, range.to), &mut tables)
+        })
     }
 
     /// The same of an object without dirty pages.
@@ -258,8 +262,8 @@ fn room_for_sync() -> Result<Vec<DirtyPage>, Error> {
     Ok(pages)
 }
 
-/// Whether an object may have dirty pages in a range of addresses: it has, or the range has more page tables than a sync looks at.
-fn has_dirty(object: &Object, from: u64, to: u64) -> bool {
-    let (mut from, mut tables) = (from, SYNC_TABLES_MAX);
-    object.dirty > 0 && (object.next_near(Which::Dirty, &mut from, to, &mut tables).is_some() || tables == 0)
+/// Whether an object may have dirty pages in a range of addresses: it has, or the range has more page tables than may still be looked at.
+fn has_dirty(object: &Object, (from, to): (u64, u64), tables: &mut u64) -> bool {
+    let mut from = from;
+    object.dirty > 0 && (object.next_near(Which::Dirty, &mut from, to, tables).is_some() || *tables == 0)
 }

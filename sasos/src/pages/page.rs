@@ -185,11 +185,10 @@ impl Server {
 
     /// Makes some ranges durable together.
     fn flush_ranges<W: World>(&mut self, world: &mut W, caller: Caller, ranges: &[Range]) -> Step<(u64, u64)> {
-        let objects = || ranges.iter().map(|range| (self.objects.get(range.id), range));
-        if objects().any(|(object, _)| !object.is_persistent()) {
+        if ranges.iter().any(|range| !self.objects.get(range.id).is_persistent()) {
             return Err(Error::NotPersistent.into());
         }
-        if objects().all(|(object, range)| self.is_durable(object, range.from, range.to)) {
+        if self.are_durable(ranges) {
             return Ok((0, 0));
         }
         // Should what is being written fail, its pages are dirty again: then look anew. A thread that
