@@ -763,3 +763,31 @@ fn a_call_without_an_event_does_little_beside_a_flush_that_stands_open() {
     assert_eq!(short(&mut rig), None);
     assert_eq!(rig.done(boss, Call::Map, [call[0], call[1], call[2], call[3], 0, 0]), 8);
 }
+
+/// A page that is to go with its flush is waited for until its caller comes again, unless the caller has ended.
+#[test]
+fn nobody_waits_for_the_flush_of_a_thread_that_ended() {
+    for ends in [false, true] {
+        let mut rig = Rig::new();
+        let boss = rig.boss;
+        rig.other();
+        let holder = rig.last_space;
+        let flusher = ThreadId(rig.done(boss, Call::ThreadCreate, [holder, 0x40_0000, 0x50_0000, 0, 5, 0]));
+        rig.done(boss, Call::ThreadExchange, [flusher.0, EXCHANGE_START, 0, 0, 0, 0]);
+        let [source, page] = [FROM, 0].map(|base| fpage(base, 12, Rights::RWX));
+        rig.done(boss, Call::Map, [source, holder, page, MAP, 0, 0]);
+        for _ in 0..24 {
+            let space = rig.done(flusher, Call::SpaceCreate, [400, 0, 0, 0, 0, 0]);
+            rig.done(flusher, Call::Map, [page, space, page, MAP, 0, 0]);
+        }
+        assert_eq!(rig.begin(flusher, Call::Flush, [page, 7, 1, 0, 0, 0]), None);
+        if ends {
+            rig.done(boss, Call::ThreadDelete, [flusher.0, 0, 0, 0, 0, 0]);
+        } else {
+            rig.kernel.thread_suspend(flusher);
+        }
+        let (answer, pieces) = rig.all(boss, Call::Flush, [source, 7, 0, 0, 0, 0]);
+        assert_eq!(answer, Some(Ok((0, 0))));
+        assert_eq!(pieces < 100, ends, "{pieces} pieces");
+    }
+}

@@ -13,7 +13,7 @@ use kcore::{
 
 use crate::{
     fake::Fake,
-    world::{PAGE, RWX, SLOT, memory, walk},
+    world::{GIB, PAGE, RWX, SLOT, memory, walk},
 };
 
 /// Pieces that are enough for whatever stands there when a flush begins.
@@ -603,4 +603,82 @@ fn fewer_pages_are_given_in_a_piece_while_a_flush_stands_open() {
         mapped.expect("a gift").count
     };
     assert!(given(true) + 4 < given(false), "{} and {}", given(true), given(false));
+}
+
+/// The place of a large page, or of a link, is filled again by spaces on other processors as fast as it is cleared, page by page and each page with others below
+/// it. A gift ends with smaller pages, and a link is refused.
+#[test]
+fn a_place_that_is_filled_again_gets_smaller_pages() {
+    let slots = [How::Map, How::Grant, How::Link].map(|how| [(how, SLOT, 0), (how, SLOT, 500)]);
+    for (how, size, refilled) in slots
+        .into_iter()
+        .flatten()
+        .chain([(How::Map, GIB, 0), (How::Grant, GIB, 700)])
+    {
+        let mut bench = Bench::new(size, 1);
+        bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        let fill = |bench: &mut Bench, page: u64| {
+            let window = memory(page, PAGE, RWX);
+            let source = (2, memory(512 + page, PAGE, RWX));
+            let given = bench.give(source, (3, window), How::Map, &mut Going::default());
+            if given == Ok(Progress::Done) {
+                for _ in 0..4 {
+                    bench.give_page_on((3, page), 4, How::Map);
+                }
+            }
+        };
+        for page in 0..512 {
+            fill(&mut bench, page);
+        }
+        let mut going = Going::default();
+        let all = memory(0, size, RWX);
+        let mut ended = None;
+        for _ in 1..20 * PIECES_MAX {
+            match bench.give((1, all), (3, all), how, &mut going) {
+                Ok(Progress::More) => going = going.next_piece(),
+                end => {
+                    ended = Some(end);
+                    break;
+                }
+            }
+            for page in 0..EVENTS {
+                fill(&mut bench, refilled + page % 12);
+            }
+        }
+        let ended = ended.unwrap_or_else(|| panic!("{how:?} does not end"));
+        if how == How::Link {
+            assert_eq!(ended, Err(Error::InUse));
+            continue;
+        }
+        assert_eq!(ended, Ok(Progress::Done));
+        // What was not filled again behind the gift is as it was sent.
+        for page in (0..1 << (size - PAGE)).filter(|page| !(refilled..refilled + 12).contains(page)) {
+            let (frame, _) = walk(&bench.kernel, bench.spaces[3], page).expect("a page");
+            assert_eq!(u64::from(frame), SOURCE + page);
+        }
+    }
+}
+
+/// Where nobody fills the place again, a large page stays one, however long it takes to clear it.
+#[test]
+fn a_place_that_takes_long_to_clear_gets_a_large_page() {
+    for how in [How::Map, How::Grant] {
+        let mut bench = Bench::new(SLOT, 1);
+        bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        for page in 0..512 {
+            let window = memory(page, PAGE, RWX);
+            bench.map((2, memory(512 + page, PAGE, RWX)), (3, window));
+            bench.give_page_on((3, page), 4, How::Map);
+        }
+        let slot = memory(0, SLOT, RWX);
+        let nodes = bench.kernel.mapping_nodes();
+        let mut going = Going::default();
+        let mut pieces = 1;
+        while bench.give((1, slot), (3, slot), how, &mut going) == Ok(Progress::More) {
+            going = going.next_piece();
+            pieces += 1;
+        }
+        assert!(pieces > 2, "{pieces} pieces");
+        assert!(bench.kernel.mapping_nodes() < nodes - 2 * 511, "small pages");
+    }
 }

@@ -59,14 +59,7 @@ enum Taken {
 }
 
 impl<H: Hardware> Work<'_, H> {
-    /// Takes rights from all who have pages of a range from this space; with [`Own::Too`] from the
-    /// space itself. Tells how far it came.
-    pub fn flush_range(&mut self, space: u16, from: u64, end: u64, rights: Rights, own: Own) -> (Progress, u64) {
-        self.tables_from = 0;
-        self.flush_from(space, (from, end), from, rights, own)
-    }
-
-    /// The same, going on at a page of the range.
+    /// Takes rights from all who have pages of a range from this space, from one of its pages on; with [`Own::Too`] from the space itself. Tells how far it came.
     pub fn flush_from(
         &mut self,
         space: u16,

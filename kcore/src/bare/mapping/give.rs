@@ -5,6 +5,9 @@
 //! target is flushed; then the source is looked at again, for it may have come from the target;
 //! then the piece is given. So an error changes nothing, and a call that ends early has given
 //! whole pieces.
+//!
+//! The flush of a large target may take several events ([`super::Clearing`]). If others have filled by then what it had cleared, the target gets the next smaller
+//! pieces: a single page is cleared and given in one event, so the gift ends. A link needs a whole slot, and is refused then.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -162,7 +165,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The largest page that can be given at once.
     fn piece_level(&mut self, from: u16, to: u16, found: &Found, source: u64, target: u64, left: u64) -> u8 {
         let Some(node) = self.holder(from, found) else { return 0 };
-        let mut level = self.whole_level(found, node);
+        let mut level = self.whole_level(found, node).min(self.clearing.of(target).most);
         let fits = |level: u8| (source | target) & (pages(level) - 1) == 0 && pages(level) <= left;
         let all_ports = |level: u8| level == 2 && is_port(source) && left == super::fpage::PORTS;
         while level > 0 && !fits(level) && !all_ports(level) {
@@ -232,10 +235,39 @@ impl<H: Hardware> Work<'_, H> {
         (self.whole_level(&found, node) >= piece.level).then_some((node, found))
     }
 
-    /// Flushes what stands in the target.
+    /// Flushes what stands in the target; tells whether all of it is empty.
     fn clear_target(&mut self, piece: &Piece) -> Progress {
-        let end = piece.target + pages(piece.level);
-        self.flush_range(piece.to, piece.target, end, Rights::RWX, Own::Too).0
+        let &Piece { to, target, level, .. } = piece;
+        let end = target + pages(level);
+        self.clearing = self.clearing.of(target);
+        let begin = self.clearing.cleared.min(end);
+        if begin == target {
+            self.tables_from = 0;
+        }
+        let (progress, cleared) = self.flush_from(to, (target, end), begin, Rights::RWX, Own::Too);
+        self.clearing.cleared = cleared;
+        if progress == Progress::More {
+            return Progress::More;
+        }
+        if begin > target {
+            match self.search(to, target, begin, u64::MAX) {
+                Search::End => {}
+                // Only the event's steps are used up: the next one looks again.
+                Search::More(_) if begin < end => return Progress::More,
+                Search::Found(_) | Search::More(_) => {
+                    self.clearing.most = level.saturating_sub(1);
+                    self.clearing.cleared = target;
+                    return Progress::More;
+                }
+            }
+        }
+        self.clearing.cleared = target;
+        Progress::Done
+    }
+
+    /// Whether others fill the target as fast as it is cleared, so that it gets smaller pieces.
+    fn is_filled_again(&self, piece: &Piece) -> bool {
+        self.clearing.of(piece.target).most < piece.level
     }
 
     /// Puts a new mapping into the receiver, below a node of its size. It was checked that this can
@@ -400,7 +432,11 @@ impl<H: Hardware> Work<'_, H> {
         self.affords(from, tables, 0)?;
         self.mapping.tree.reserve(2)?;
         if self.clear_target(&piece) == Progress::More {
-            return Ok(None);
+            return if self.is_filled_again(&piece) {
+                Err(Error::InUse)
+            } else {
+                Ok(None)
+            };
         }
         self.ensure_table(from, slot, 0)?;
         let paid = self

@@ -237,7 +237,8 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// An error changes nothing; the pages of earlier calls that answered [`Progress::More`] stay. (Only
     /// if the receiver's last quota went meanwhile for splitting a page of its own, or the last frame
-    /// for splitting anyone's, may the target, and what came from a granted source, be flushed already.)
+    /// for splitting anyone's, or if others fill the target as fast as it is cleared, may the target, and what came
+    /// from a granted source, be flushed already.)
     ///
     /// * [`Error::BadArgument`]: not a free space, σ₀ as receiver, no rights left, source and target
     ///   overlap in one space, a link that does not land at its own whole slots, or one of a slot of σ₀
@@ -245,8 +246,8 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// * [`Error::LimitReached`]: the receiver's quota is used up, or for splitting a large page
     ///   (grant, link) the giver's.
     /// * [`Error::TableFull`]: the page was mapped onward too often ([`DEPTH_MAX`]).
-    /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced, or
-    ///   others link the slot that a link would replace.
+    /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced,
+    ///   others link the slot that a link would replace, or fill it as fast as it is cleared.
     /// * [`Error::NoMemory`].
     pub fn map(
         &mut self,
@@ -438,6 +439,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             elsewhere,
             budget: going.left,
             visit: Visit::NONE,
+            clearing: Clearing::NONE,
             tables_from: 0,
             reserve: true,
         }
@@ -481,6 +483,39 @@ impl Visit {
     }
 }
 
+/// The clearing of the place where a piece of a gift is to stand.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Clearing {
+    /// The place: a page of the receiver.
+    target: u64,
+    /// The page that the flush of what stands there came to.
+    cleared: u64,
+    /// Level of the largest piece that is tried there.
+    most: u8,
+}
+
+impl Clearing {
+    const NONE: Self = Self::of_target(u64::MAX);
+
+    /// It begins.
+    const fn of_target(target: u64) -> Self {
+        Self {
+            target,
+            cleared: target,
+            most: 2,
+        }
+    }
+
+    /// This one, if it is of that place; else one that begins.
+    fn of(self, target: u64) -> Self {
+        if self.target == target {
+            self
+        } else {
+            Self::of_target(target)
+        }
+    }
+}
+
 /// The place where an operation goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Position {
@@ -488,6 +523,7 @@ pub struct Position {
     at: u64,
     tables_from: u64,
     visit: Visit,
+    clearing: Clearing,
 }
 
 impl Position {
@@ -496,6 +532,7 @@ impl Position {
         at: 0,
         tables_from: 0,
         visit: Visit::NONE,
+        clearing: Clearing::NONE,
     };
 }
 
@@ -588,9 +625,15 @@ impl Mapping {
 impl<H: Hardware> Work<'_, H> {
     /// The place where an operation goes on.
     fn resume(&mut self, going: &Going) -> u64 {
-        let Position { at, tables_from, visit } = going.position;
+        let Position {
+            at,
+            tables_from,
+            visit,
+            clearing,
+        } = going.position;
         self.visit = visit;
         self.tables_from = tables_from;
+        self.clearing = clearing;
         at
     }
 
@@ -600,6 +643,7 @@ impl<H: Hardware> Work<'_, H> {
             at,
             tables_from: self.tables_from,
             visit: self.visit,
+            clearing: self.clearing,
         };
         going.left = self.budget;
         self.flush_now();

@@ -49,6 +49,21 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.mapping.open.top != NONE
     }
 
+    /// A thread's operation ends where it is: others neither wait for its flush, nor let it go first. They finish it like any that has no caller.
+    pub(in crate::bare) fn abandon_flush(&mut self, thread: u32) {
+        let Some(going) = self.half.nucleus.going.get(thread as usize).copied().flatten() else {
+            return;
+        };
+        let stamp = going.position.visit.stamp;
+        let Mapping { open, turn, .. } = &mut self.half.mapping;
+        if open.stamp == stamp {
+            open.patience = 0;
+        }
+        if turn.stamp == stamp {
+            *turn = Turn::default();
+        }
+    }
+
     /// How many of so many pages from this one on may be given by the short ways.
     #[inline(always)]
     pub(super) fn given_short(&mut self, from: (u16, u64), count: u64) -> u64 {

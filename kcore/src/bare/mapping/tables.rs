@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{Error, Rights};
 
 use super::{
-    FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
+    Clearing, FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
     tree::{Key, Kind, Node, pages},
 };
 use crate::{
@@ -100,6 +100,8 @@ pub struct Work<'a, H> {
     pub hardware: &'a mut H,
     /// The other processors, which may hold translations of what is taken.
     pub elsewhere: Elsewhere<'a>,
+    /// The clearing of a gift's place that is under way.
+    pub clearing: Clearing,
     /// Steps that the event has left.
     pub budget: i32,
     /// The flush of one block that is under way.
