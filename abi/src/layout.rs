@@ -326,6 +326,12 @@ interface! {
     const TOPIC_OBJECT: u64 = 5;
     /// `SystemInfo` topic: the [`SnapshotReport`] of the first snapshot whose generation is at least `index`; `BadAddress` without D on the root directory.
     const TOPIC_SNAPSHOT: u64 = 6;
+    /// `SystemInfo` topic: lines of the system's log, text that is no report, each behind the seconds since the start. `index` is a position, in bytes of all lines
+    /// since the start; the last 16 KiB are kept. Writes what follows it, [`LOG_BYTES_MAX`] bytes at most, and gives the position of the first one: a later one than was asked for
+    /// is that of the first whole line that is kept. Zero bytes: there is nothing new. `BadAddress` without D on the root directory.
+    const TOPIC_LOG: u64 = 7;
+    /// Bytes of the log that one call gives at most.
+    const LOG_BYTES_MAX: u64 = 1024;
 
     /// `SystemControl` operation: make everything stable now.
     const CONTROL_CHECKPOINT: u64 = 0;

@@ -33,7 +33,7 @@ use core::sync::atomic::AtomicU8;
 use abi::{
     Call, Error,
     error::Result,
-    layout::{ApdDescription, ExitReport, ObjectInfo, ThreadReport},
+    layout::{ApdDescription, ExitReport, ObjectInfo, TOPIC_LOG, ThreadReport},
 };
 
 use crate::object;
@@ -453,6 +453,17 @@ pub fn system_info(topic: u64, index: u64, buffer: &mut [u64]) -> Result<u64> {
     let place = [buffer.as_mut_ptr() as u64, size_of_val(buffer) as u64];
     // SAFETY: the system writes no more than fits into the buffer, which is ours alone.
     unsafe { call(Call::SystemInfo, words([topic, index, place[0], place[1]])) }.map(|(bytes, _)| bytes)
+}
+
+/// `SystemInfo` about the log: the position of the first byte that was written to the buffer, and how many.
+///
+/// # Errors
+/// As the table says; [`Error::BadAddress`] for who may not see it.
+pub fn system_log(position: u64, buffer: &mut [u8]) -> Result<(u64, usize)> {
+    let place = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+    // SAFETY: the system writes no more than fits into the buffer, which is ours alone.
+    let told = unsafe { call(Call::SystemInfo, words([TOPIC_LOG, position, place[0], place[1]])) };
+    told.map(|(bytes, first)| (first, bytes as usize))
 }
 
 /// The first procedure of a thread; made by [`thread_entry!`](crate::thread_entry).

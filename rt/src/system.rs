@@ -112,6 +112,15 @@ pub fn stop_scrub() -> Result<()> {
     control(CONTROL_SCRUB, 0)
 }
 
+/// Lines of the system's log from a position on, as many bytes as there is room for, [`LOG_BYTES_MAX`](abi::layout::LOG_BYTES_MAX) at most: the position of the
+/// first byte, and how many. [`TOPIC_LOG`] says more.
+///
+/// # Errors
+/// As `SystemInfo`.
+pub fn log(position: u64, into: &mut [u8]) -> Result<(u64, usize)> {
+    call::system_log(position, into)
+}
+
 /// Keeps the state of the whole disk by a name, as a snapshot: 1 to 31 letters, digits, hyphens, underscores and full stops, of which the first is a letter
 /// or a digit. It is durable when this returns. A program that is stopped while it waits may have made it.
 ///

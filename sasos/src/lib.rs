@@ -92,7 +92,7 @@ pub struct Server {
     /// The budget that the event under way still has for long work.
     budget: lives::budget::Allowance,
     /// What the log said of programs in this second.
-    remarks: lives::remarks::Remarks,
+    log: lives::log::Log,
     /// The thread whose event is answered; none before the first.
     current: kcore::ThreadId,
     /// Events since the last check, where assertions are on.

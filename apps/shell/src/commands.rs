@@ -248,6 +248,15 @@ static COMMANDS: &[Command] = &[
         Plain(system::scrub),
     ),
     command(
+        "log",
+        "[LINES]",
+        "show what has happened: the last 20 lines of the system's log",
+        "Each line begins with the seconds since the start that it belongs to. The lines are written to 'system-log' within a second, where they outlive the \
+         power, also for './gond export IMAGE system-log FILE'. When that is full its older half goes. Without it ('rm system-log') the last 16 KiB \
+         are kept until the power goes; 'create system-log 64k' begins a new one.",
+        Plain(system::log),
+    ),
+    command(
         "snapshot",
         "keep NAME | ls | drop NAME",
         "keep the state of the whole disk by a name, list such states, or drop one",

@@ -16,6 +16,8 @@ mod editor;
 
 mod guard;
 
+mod log;
+
 mod text;
 
 mod commands;
@@ -51,6 +53,7 @@ fn main() {
         }
         return;
     }
+    log::keep();
     if boot.script == 1 {
         script::serve(&mut shell);
     } else {

@@ -29,6 +29,8 @@ use store::{ObjectRecord, PageFlags};
 pub const DEFAULT_SIZE: u64 = 256 << 20;
 /// Size of the root directory and of the root Clist. Pages never written take no room on the disk.
 const ROOT_BYTES: u64 = 1 << 20;
+/// Bytes of the system's log.
+const LOG_BYTES: u64 = 64 << 10;
 /// Tag of the objects that hold programs put there by `gond`, which it may replace.
 const INSTALLED: u64 = u64::from_le_bytes(*b"GONDPROG");
 
@@ -143,6 +145,7 @@ fn furnish(file: File, path: &Path, bytes: u64, programs: Option<&Programs>) -> 
     name_root_clist(&mut volume, clist)?;
     if let Some(programs) = programs {
         put_back(&mut volume, programs)?;
+        make_log(&mut volume)?;
     }
     volume.commit()
 }
@@ -211,6 +214,21 @@ pub fn make_root_directory(volume: &mut Volume) -> Result<Capability> {
     make_root(volume, ROOT_DIRECTORY, |bytes| {
         Directory::format_zeroed(bytes).map(drop).map_err(Into::into)
     })
+}
+
+/// Makes an empty object for the system's log, which the shell fills.
+fn make_log(volume: &mut Volume) -> Result<()> {
+    let capability = Capability {
+        address: volume.free_address(),
+        password: volume.password(),
+    };
+    volume.put(&new_record(
+        capability.address,
+        LOG_BYTES / PAGE,
+        capability.password,
+        0,
+    ))?;
+    enter(volume, names::SYSTEM_LOG, Kind::Data, capability, 0)
 }
 
 /// Gives the root Clist its name.

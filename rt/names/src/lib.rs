@@ -28,3 +28,6 @@ mod bytes;
 
 pub use directory::{Directory, DirectoryView, Entry, Error, Kind};
 pub use path::{NAME_BYTES, Path, PathError, Quoted, check_name};
+
+/// The name, in the root directory, of the object to which the first shell writes the system's log.
+pub const SYSTEM_LOG: &str = "system-log";

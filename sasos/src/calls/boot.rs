@@ -21,7 +21,10 @@ use crate::{
     lives::budget::Allowance,
     lives::task::Tasks,
     lives::thread::Threads,
-    lives::{remarks::Remarks, work::WorkList},
+    lives::{
+        log::{Date, Log},
+        work::WorkList,
+    },
     pages::{pager::Pager, queues::Queues},
     procedures::pdx::Callees,
     protection::apd::Apd,
@@ -87,6 +90,36 @@ impl From<Error> for StartError {
     }
 }
 
+/// The first lines of the log: how the last session ended, and what is not right with the disk.
+fn tell_of_mount(log: &mut Log, world: &mut impl World, report: &MountReport) {
+    let end = if report.clean {
+        "a clean power-off"
+    } else {
+        "a power cut"
+    };
+    let (generation, replayed) = (report.generation, report.replayed);
+    let date = Date(world.boot_time_ns());
+    log.say(
+        world,
+        format_args!("start at {date} behind {end}: generation {generation}, {replayed} records of the journal"),
+    );
+    for block in &report.bad_superblocks {
+        log.say(
+            world,
+            format_args!("copy of the superblock in block {block} is unreadable"),
+        );
+    }
+    for (structure, block) in &report.damage {
+        log.say(
+            world,
+            format_args!("the disk is damaged: {structure:?} in block {block}"),
+        );
+    }
+    for loss in &report.losses {
+        log.say(world, format_args!("lost: {loss}"));
+    }
+}
+
 impl Server {
     /// A server over a store, without any task. `report` is what the mount found. Sees the rows that name Clists and the last ones, and waits for those that are not in memory.
     ///
@@ -114,6 +147,8 @@ impl Server {
         for (resource, amount) in resting.into_iter().flat_map(|amounts| KEPT.into_iter().zip(amounts)) {
             ledger.force(AccountId::ROOT, resource, amount);
         }
+        let mut log = Log::new().map_err(|_| Error::NoMemory)?;
+        tell_of_mount(&mut log, world, report);
         let mut objects = Objects::default();
         objects.next_serial = store.births().max(1);
         Ok(Self {
@@ -139,7 +174,7 @@ impl Server {
             work: WorkList::default(),
             // The start is one event without a bound.
             budget: Allowance::ALL,
-            remarks: Remarks::default(),
+            log,
             current: kcore::ThreadId(0),
             unchecked: 0,
         })

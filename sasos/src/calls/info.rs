@@ -7,8 +7,8 @@ use abi::{
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF, CONTROL_REBOOT,
-        CONTROL_SCRUB, DomainReport, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT,
-        TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD,
+        CONTROL_SCRUB, DomainReport, LOG_BYTES_MAX, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_LOG, TOPIC_MEMORY,
+        TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD,
     },
 };
 use kcore::{SpaceId, wait::Key};
@@ -56,6 +56,10 @@ impl Server {
                 let report = report.ok_or(Error::BadAddress)?;
                 self.tell(world, caller, place, &report.to_bytes())
             }
+            TOPIC_LOG => match self.sight(world, caller)? {
+                Sight::All => self.tell_log(world, caller, index, place),
+                Sight::Own => Err(Error::BadAddress.into()),
+            },
             _ => Err(Error::BadArgument.into()),
         }
     }
@@ -68,6 +72,21 @@ impl Server {
         let fits = bytes.get(..room as usize & !7).unwrap_or(bytes);
         self.write_user(world, caller.domain, buffer, fits)?;
         Ok((bytes.len() as u64, 0))
+    }
+
+    /// Writes lines of the log from a position on: how many bytes, and the position of the first one.
+    fn tell_log(
+        &mut self,
+        world: &mut impl World,
+        caller: Caller,
+        position: u64,
+        (buffer, room): (u64, u64),
+    ) -> Answer {
+        let mut piece = [0; LOG_BYTES_MAX as usize];
+        let room = room.min(LOG_BYTES_MAX) as usize;
+        let (first, count) = self.log.read(position, &mut piece[..room]);
+        self.write_user(world, caller.domain, buffer, &piece[..count])?;
+        Ok((count as u64, first))
     }
 
     fn memory_report(&self, world: &impl World) -> MemoryReport {

@@ -379,7 +379,7 @@ impl Server {
             return;
         }
         self.checkpoint.next_ns = now + PERIOD_NS;
-        let mends = !self.checkpoint.is_closing() && self.scrub_period(now);
+        let mends = !self.checkpoint.is_closing() && self.scrub_period(world);
         // Blocks of removed objects are free after a second checkpoint.
         let held = self.store.stats().held;
         let frees = held > HELD_MANY;
@@ -467,7 +467,7 @@ impl Server {
             Event::PageWritten { .. } => {}
             Event::CheckpointDone { .. } => self.checkpoint_result(Ok(())),
             Event::CheckpointFailed { reason } => {
-                world.log(format_args!("checkpoint failed: {reason:?}"));
+                self.log.say(world, format_args!("checkpoint failed: {reason:?}"));
                 self.checkpoint_result(Err(error_of(reason)));
             }
             Event::SyncDone(ticket) => self.sync_over(world, ticket, Ok(())),
@@ -475,7 +475,10 @@ impl Server {
                 self.sync_over(world, ticket, Err(Error::DiskError));
             }
             Event::SyncFailed(ticket, reason) => {
-                world.log(format_args!("sync failed: {reason:?}; a checkpoint is tried instead"));
+                self.log.say(
+                    world,
+                    format_args!("sync failed: {reason:?}; a checkpoint is tried instead"),
+                );
                 self.sync_by_checkpoint(world, ticket);
             }
             Event::SyncNeedsCheckpoint(ticket) => self.sync_by_checkpoint(world, ticket),
@@ -485,20 +488,26 @@ impl Server {
                 base: 0,
                 snapshot,
                 ..
-            } => world.log(format_args!(
-                "the disk is damaged: {structure:?} in block {block}{}",
-                Part(&self.store, snapshot)
-            )),
+            } => self.log.say(
+                world,
+                format_args!(
+                    "the disk is damaged: {structure:?} in block {block}{}",
+                    Part(&self.store, snapshot)
+                ),
+            ),
             Event::Damaged {
                 structure,
                 block,
                 base,
                 page,
                 snapshot,
-            } => world.log(format_args!(
-                "the disk is damaged: {structure:?} in block {block}, page {page} of object {base:#x}{}",
-                Part(&self.store, snapshot)
-            )),
+            } => self.log.say(
+                world,
+                format_args!(
+                    "the disk is damaged: {structure:?} in block {block}, page {page} of object {base:#x}{}",
+                    Part(&self.store, snapshot)
+                ),
+            ),
         }
     }
 

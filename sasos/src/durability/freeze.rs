@@ -192,7 +192,7 @@ impl Server {
 
     /// There was no room for the list. The frozen pages are dirty again, and nothing is lost.
     fn freeze_fails<W: World>(&mut self, world: &mut W, number: u64, reason: Failure) {
-        world.log(format_args!("checkpoint failed before it began: {reason:?}"));
+        self.say(world, format_args!("checkpoint failed before it began: {reason:?}"));
         self.store.freeze_cancel();
         self.checkpoint.begun = number;
         self.checkpoint.running = Some(Running {

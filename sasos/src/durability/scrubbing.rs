@@ -30,6 +30,8 @@ pub(crate) struct Scrubbing {
     next_ns: u64,
     /// Whether the one under way was asked for.
     is_asked_for: bool,
+    /// Passes whose end is in the log.
+    told: u64,
 }
 
 impl Scrubbing {
@@ -81,7 +83,8 @@ impl Server {
     }
 
     /// A period is over: the pass under way may go on, or one begins that is due. Tells whether a generation is wanted, which writes anew what the scrub has found.
-    pub(crate) fn scrub_period(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn scrub_period(&mut self, world: &mut impl World) -> bool {
+        let now_ns = world.now_ns();
         let is_due = self.scrubbing.is_due(now_ns);
         if !self.store.scrub_report().runs {
             self.scrubbing.is_asked_for = false;
@@ -90,6 +93,11 @@ impl Server {
             }
         }
         let report = self.store.scrub_report();
+        if report.passes > self.scrubbing.told {
+            self.scrubbing.told = report.passes;
+            let ScrubReport { seen, damaged, .. } = report;
+            self.say(world, format_args!("scrub over: {seen} blocks, {damaged} damaged"));
+        }
         if report.runs {
             self.store.scrub_some(self.scrubbing.blocks(report));
         }

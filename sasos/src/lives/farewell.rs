@@ -49,7 +49,7 @@ impl Server {
                 report.address
             ),
         };
-        world.log(format_args!("the first program has ended: {report:?}"));
+        self.say(world, format_args!("the first program has ended: {report:?}"));
     }
 
     /// The first task has ended, and all that it did is to be stable before the machine stops, if that can be.

@@ -8,7 +8,7 @@ pub mod doom;
 pub mod ending;
 pub mod exception;
 mod farewell;
-pub mod remarks;
+pub mod log;
 pub mod task;
 pub mod thread;
 pub mod work;

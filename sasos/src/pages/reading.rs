@@ -198,7 +198,7 @@ impl Server {
             Error::DiskError
         };
         if error == Error::DiskError {
-            world.log(format_args!("page {address:#x} cannot be read: {reason:?}"));
+            self.say(world, format_args!("page {address:#x} cannot be read: {reason:?}"));
         }
         self.pager.note_failed(address, error);
         world.wake(Key::Page(address), u32::MAX);

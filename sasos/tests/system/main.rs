@@ -19,6 +19,7 @@ mod families;
 mod frames;
 mod fuzz;
 mod locks;
+mod log;
 mod named;
 mod sight;
 mod snapshots;

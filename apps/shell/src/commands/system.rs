@@ -1,18 +1,18 @@
 //! Commands on the system as a whole.
 
-use alloc::format;
+use alloc::{format, vec::Vec};
 
 use abi::{
     address::PAGE,
     layout::{THREAD_ENDED, THREAD_READY, THREAD_RUNNING, THREAD_SLEEPING, THREAD_WAITING},
 };
-use rt::{call, println, system, time as clock};
+use rt::{call, print, println, system, time as clock};
 
 use super::{Complaint, Outcome, Shell, said};
 use crate::{
-    attention,
+    attention, log,
     programs::STATUS_KILLED,
-    text::{self, Bytes, Nanoseconds},
+    text::{self, Bytes, Nanoseconds, Printable},
 };
 
 fn none(arguments: &[&str]) -> Outcome {
@@ -190,6 +190,35 @@ pub fn scrub(_: &mut Shell, arguments: &[&str]) -> Outcome {
             next.div_ceil(MINUTE_NS)
         );
     }
+    Ok(())
+}
+
+/// Lines of the log that are shown unless the user says how many.
+const LOG_LINES: u64 = 20;
+
+pub fn log(_: &mut Shell, arguments: &[&str]) -> Outcome {
+    let wanted = match arguments {
+        [] => LOG_LINES,
+        [lines] => match text::number(lines) {
+            Some(lines) => lines,
+            None => return said(format!("log: '{lines}' is not a number of lines")),
+        },
+        _ => return Err(Complaint::Usage),
+    };
+    let all = match log::all() {
+        Err(rt::Error::System(abi::Error::BadAddress)) => {
+            return said("log: only who may switch the system off may see the log".into());
+        }
+        all => all?,
+    };
+    let lines: Vec<&[u8]> = all.split_inclusive(|byte| *byte == b'\n').collect();
+    let first = lines
+        .len()
+        .saturating_sub(usize::try_from(wanted).unwrap_or(usize::MAX));
+    // The object may hold anything.
+    let mut text = Printable::default();
+    print!("{}", text.piece(&lines.get(first..).unwrap_or_default().concat()));
+    print!("{}", text.end());
     Ok(())
 }
 

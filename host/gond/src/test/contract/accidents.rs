@@ -142,12 +142,12 @@ fn lines(stand: &mut Stand<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// A run that is killed takes its emulator with it, and nobody gets at the image before.
+/// A run that is killed takes its emulator with it, and nobody gets at the image before. The log of the system is on the image.
 fn killed_run(stand: &mut Stand<'_, '_>) -> Result<()> {
     stand.bench.step("a run that is killed");
     let image = stand.bench.file("killed.img");
     image::create(&image, 64 << 20, Some(&built()?.programs))?;
-    std::fs::write(&stand.script, "echo ready\nsleep 100\n")?;
+    std::fs::write(&stand.script, "sleep 2\necho ready\nsleep 100\n")?;
     let (disk, script) = (name(&image)?, name(&stand.script)?);
     let mut run = Command::new(std::env::current_exe()?)
         .args(["run", "--disk", &disk, "--script", &script])
@@ -173,6 +173,22 @@ fn killed_run(stand: &mut Stand<'_, '_>) -> Result<()> {
         (line, free, left) => Err(format!("{line:?}, free: {}, emulators: {left}", free.is_ok())),
     };
     let what = "a run that is killed takes its emulator with it, and the image is in use until then";
+    stand.bench.report(what, outcome);
+    std::fs::write(&stand.script, "log\nrm system-log\nlog\n")?;
+    let ran = gond(&["run", "--disk", &disk, "--script", &script])?;
+    let ends: Vec<_> = ran
+        .output
+        .lines()
+        .filter(|line| line.contains(" start at 20"))
+        .map(|line| line.contains("behind a power cut"))
+        .collect();
+    // Without the object there are the lines since the start.
+    let outcome = if ends == [false, true, true] && ran.status == Some(0) {
+        Ok(())
+    } else {
+        Err(format!("{}\n{}", ran.output, ran.complaints))
+    };
+    let what = "the system's log tells of the session before, and that it was killed";
     stand.bench.report(what, outcome);
     Ok(())
 }
