@@ -107,8 +107,16 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// An operation of a thread begins, or will begin at the front.
     #[inline(always)]
     pub(in crate::bare) fn forget_going(&mut self, me: u32) {
-        if let Some(place) = self.half.nucleus.going.get_mut(me as usize) {
-            *place = None;
+        if let Some(Some(_)) = self.half.nucleus.going.get(me as usize) {
+            self.abandon_going(me);
+        }
+    }
+
+    #[cold]
+    fn abandon_going(&mut self, me: u32) {
+        let kept = self.half.nucleus.going.get_mut(me as usize).and_then(Option::take);
+        if let Some(going) = kept {
+            self.half.mapping.abandon(going.position);
         }
     }
 

@@ -144,7 +144,11 @@ impl<H: Hardware> Kernel<H, Bare> {
         let mut going = self.going(me);
         going.left = *steps;
         let waiting = if me == sender { receiver } else { sender };
+        let before = going.position;
         going.begin_message((self.id_of(sender).0, self.thread(waiting).ipc.waits));
+        if going.position != before {
+            self.half.mapping.abandon(before);
+        }
         let given = self.give_items(sender, receiver, tag, &mut going);
         *steps = going.left;
         if given != Ok(Progress::More) {

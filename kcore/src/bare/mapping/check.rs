@@ -166,6 +166,14 @@ impl<H: Hardware> Work<'_, H> {
             ensure((kid.kind() == Kind::Part) == in_parts, "a node is in a wrong ring")?;
             match kid.kind() {
                 Kind::Page => {
+                    let mut source = at;
+                    while source.kind() == Kind::Part {
+                        source = tree.get(source.parent);
+                    }
+                    ensure(
+                        source.rights.contains(kid.rights),
+                        "a mapping allows more than its source",
+                    )?;
                     ensure(
                         kid.level() == at.level() && kid.frame == at.frame,
                         "a mapping is not of its source",

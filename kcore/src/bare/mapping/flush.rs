@@ -139,7 +139,8 @@ impl<H: Hardware> Work<'_, H> {
                         }
                         continue;
                     } else if self.revoke(top, frame, level, rights, own) == Progress::More {
-                        if own == Own::Too {
+                        // Nobody gives anything from a space whose destruction has begun.
+                        if own == Own::Too && !self.space(space).dying {
                             self.keep_open();
                         }
                         return (Progress::More, at);
@@ -252,9 +253,11 @@ impl<H: Hardware> Work<'_, H> {
     pub(super) fn stamp(&mut self, top: u32, block: (u32, u8, Rights)) -> u64 {
         let visit = self.visit.of(top, block);
         if self.visit != visit {
+            self.mapping.abandon_flush(self.visit);
             // Even; the next odd one is for doomed nodes.
             self.mapping.stamp += 2;
             self.visit = Visit {
+                page: self.mapping.tree.get(top).page(),
                 stamp: self.mapping.stamp,
                 stood_open: false,
                 ..visit

@@ -5,9 +5,6 @@
 //! target is flushed; then the source is looked at again, for it may have come from the target;
 //! then the piece is given. So an error changes nothing, and a call that ends early has given
 //! whole pieces.
-//!
-//! The flush of a large target may take several events ([`super::Clearing`]). If others have filled by then what it had cleared, the target gets the next smaller
-//! pieces: a single page is cleared and given in one event, so the gift ends. A link needs a whole slot, and is refused then.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -112,6 +109,9 @@ impl<H: Hardware> Work<'_, H> {
                 level: if how == How::Link { 1 } else { level },
                 rights: landed.rights(),
             };
+            if self.waits_for_place(to, piece.target, pages(piece.level)) {
+                break Progress::More;
+            }
             let given = match how {
                 How::Map => self.map_piece(piece),
                 How::Grant => self.grant_piece(piece),
@@ -119,6 +119,7 @@ impl<H: Hardware> Work<'_, H> {
             };
             match given {
                 Ok(Some(given)) => {
+                    self.has_place();
                     offset = (offset + pages(piece.level)).min(length);
                     count += given;
                     self.budget -= if how == How::Grant { 20 } else { 16 } * UNIT;
@@ -165,7 +166,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The largest page that can be given at once.
     fn piece_level(&mut self, from: u16, to: u16, found: &Found, source: u64, target: u64, left: u64) -> u8 {
         let Some(node) = self.holder(from, found) else { return 0 };
-        let mut level = self.whole_level(found, node).min(self.clearing.of(target).most);
+        let mut level = self.whole_level(found, node);
         let fits = |level: u8| (source | target) & (pages(level) - 1) == 0 && pages(level) <= left;
         let all_ports = |level: u8| level == 2 && is_port(source) && left == super::fpage::PORTS;
         while level > 0 && !fits(level) && !all_ports(level) {
@@ -235,39 +236,16 @@ impl<H: Hardware> Work<'_, H> {
         (self.whole_level(&found, node) >= piece.level).then_some((node, found))
     }
 
-    /// Flushes what stands in the target; tells whether all of it is empty.
+    /// Flushes what stands in the target. It is claimed if that takes longer than this event.
     fn clear_target(&mut self, piece: &Piece) -> Progress {
         let &Piece { to, target, level, .. } = piece;
-        let end = target + pages(level);
-        self.clearing = self.clearing.of(target);
-        let begin = self.clearing.cleared.min(end);
-        if begin == target {
-            self.tables_from = 0;
-        }
-        let (progress, cleared) = self.flush_from(to, (target, end), begin, Rights::RWX, Own::Too);
-        self.clearing.cleared = cleared;
+        self.tables_from = 0;
+        let range = (target, target + pages(level));
+        let (progress, _) = self.flush_from(to, range, target, Rights::RWX, Own::Too);
         if progress == Progress::More {
-            return Progress::More;
+            self.claim_place(to, target, pages(level));
         }
-        if begin > target {
-            match self.search(to, target, begin, u64::MAX) {
-                Search::End => {}
-                // Only the event's steps are used up: the next one looks again.
-                Search::More(_) if begin < end => return Progress::More,
-                Search::Found(_) | Search::More(_) => {
-                    self.clearing.most = level.saturating_sub(1);
-                    self.clearing.cleared = target;
-                    return Progress::More;
-                }
-            }
-        }
-        self.clearing.cleared = target;
-        Progress::Done
-    }
-
-    /// Whether others fill the target as fast as it is cleared, so that it gets smaller pieces.
-    fn is_filled_again(&self, piece: &Piece) -> bool {
-        self.clearing.of(piece.target).most < piece.level
+        progress
     }
 
     /// Puts a new mapping into the receiver, below a node of its size. It was checked that this can
@@ -375,17 +353,15 @@ impl<H: Hardware> Work<'_, H> {
         let Some((node, at, frame, rights)) = self.ready(&piece, splitting)? else {
             return Ok(None);
         };
-        if core::mem::take(&mut self.reserve) {
-            // However much the search in the target took, each call flushes something of the source.
-            self.budget = self.budget.max(16 * UNIT);
-        }
-        // Clearing the target may have replaced this operation's visit. Without this check `revoke` would begin a new flush of the same page and drop the one that
-        // stands open, and the caller of that one would take it for finished.
-        if self.helps_to_flush(node, (frame, piece.level, Rights::RWX), Own::Too) {
-            return Ok(None);
-        }
-        if self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::More {
+        // Clearing the target may have replaced this operation's visit. Without the second check `revoke` would begin a new flush of the same page and drop the one
+        // that stands open, and the caller of that one would take it for finished.
+        let is_flushed = self.budget > 0
+            && !self.helps_to_flush(node, (frame, piece.level, Rights::RWX), Own::Too)
+            && self.revoke(node, frame, piece.level, Rights::RWX, Own::Kept) == Progress::Done;
+        if !is_flushed {
+            // The target is empty, and stays so.
             self.keep_open();
+            self.claim_place(piece.to, piece.target, pages(piece.level));
             return Ok(None);
         }
         // The receiver's giver is now the granter's giver; if σ₀ granted, it is σ₀.
@@ -432,11 +408,7 @@ impl<H: Hardware> Work<'_, H> {
         self.affords(from, tables, 0)?;
         self.mapping.tree.reserve(2)?;
         if self.clear_target(&piece) == Progress::More {
-            return if self.is_filled_again(&piece) {
-                Err(Error::InUse)
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         }
         self.ensure_table(from, slot, 0)?;
         let paid = self

@@ -52,7 +52,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         rights: Rights,
     ) -> u64 {
         let place = Key::new(to, 0, target);
-        let most = self.given_short((from, source), most);
+        let most = self.given_short((from, source), to, most);
         if from == to || !self.with_source(from, source) || self.with_target(place.first_of(pages(1))).is_none() {
             return 0;
         }

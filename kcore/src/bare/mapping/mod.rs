@@ -5,7 +5,8 @@
 //! * `tree`: who has which page from whom; `tables`: page tables and port bitmaps of free spaces.
 //! * `flush`: taking away; `give`: map, grant and link; `space`: σ₀, making and deleting spaces.
 //! * `short`: one page, or one link, is given where nothing is in the way; `runs`: several small pages are; `take`: small pages are taken; `lower`: rights to
-//!   them are; `own`: a space loses its own; `open`: a flush that others help to its end; `edges`: the first page of a table, and the last.
+//!   them are; `own`: a space loses its own; `open`: a flush that others help to its end; `claim`: the place of a gift that is
+//!   being cleared; `edges`: the first page of a table, and the last.
 //!
 //! The operations are methods of [`Kernel`], which holds a [`Mapping`]:
 //!
@@ -30,6 +31,7 @@
 pub mod fpage;
 
 mod check;
+mod claim;
 mod edges;
 mod flush;
 mod give;
@@ -54,6 +56,7 @@ use super::{
     going::{Going, UNIT},
 };
 use crate::{Hardware, Kernel, Machine, SpaceId, frames::Range, kernel::doors::Tables};
+use claim::Claim;
 pub use fpage::{Fpage, Resource};
 use open::Turn;
 pub(in crate::bare) use runs::{SHORT_MAX, SHORT_STEPS};
@@ -237,8 +240,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// # Errors
     /// An error changes nothing; the pages of earlier calls that answered [`Progress::More`] stay. (Only
     /// if the receiver's last quota went meanwhile for splitting a page of its own, or the last frame
-    /// for splitting anyone's, or if others fill the target as fast as it is cleared, may the target, and what came
-    /// from a granted source, be flushed already.)
+    /// for splitting anyone's, may the target, and what came from a granted source, be flushed already.)
     ///
     /// * [`Error::BadArgument`]: not a free space, σ₀ as receiver, no rights left, source and target
     ///   overlap in one space, a link that does not land at its own whole slots, or one of a slot of σ₀
@@ -246,8 +248,8 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// * [`Error::LimitReached`]: the receiver's quota is used up, or for splitting a large page
     ///   (grant, link) the giver's.
     /// * [`Error::TableFull`]: the page was mapped onward too often ([`DEPTH_MAX`]).
-    /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced,
-    ///   others link the slot that a link would replace, or fill it as fast as it is cleared.
+    /// * [`Error::InUse`]: the receiver has a link there and less than a slot would be replaced, or
+    ///   others link the slot that a link would replace.
     /// * [`Error::NoMemory`].
     pub fn map(
         &mut self,
@@ -288,6 +290,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         let at = work.resume(going);
         let given = work.give(giver, receiver, (sent, landed), at, how);
         work.suspend(going, given.map_or(at, |given| given.end));
+        if given.map(|given| given.progress) != Ok(Progress::More) {
+            self.half.mapping.abandon(going.position);
+        }
         match given {
             Ok(given) => Ok(Mapped {
                 start,
@@ -439,9 +444,8 @@ impl<H: Hardware> Kernel<H, Bare> {
             elsewhere,
             budget: going.left,
             visit: Visit::NONE,
-            clearing: Clearing::NONE,
+            claim: 0,
             tables_from: 0,
-            reserve: true,
         }
     }
 }
@@ -453,6 +457,8 @@ struct Visit {
     frame: u32,
     level: u8,
     rights: Rights,
+    /// The first page of the top, whose node may be another one's later.
+    page: u64,
     stamp: u64,
     /// It stood open at the end of a piece ([`Mapping::open`]).
     stood_open: bool,
@@ -466,6 +472,7 @@ impl Visit {
         frame: 0,
         level: 0,
         rights: Rights::NONE,
+        page: 0,
         stamp: 0,
         stood_open: false,
         patience: 0,
@@ -483,39 +490,6 @@ impl Visit {
     }
 }
 
-/// The clearing of the place where a piece of a gift is to stand.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Clearing {
-    /// The place: a page of the receiver.
-    target: u64,
-    /// The page that the flush of what stands there came to.
-    cleared: u64,
-    /// Level of the largest piece that is tried there.
-    most: u8,
-}
-
-impl Clearing {
-    const NONE: Self = Self::of_target(u64::MAX);
-
-    /// It begins.
-    const fn of_target(target: u64) -> Self {
-        Self {
-            target,
-            cleared: target,
-            most: 2,
-        }
-    }
-
-    /// This one, if it is of that place; else one that begins.
-    fn of(self, target: u64) -> Self {
-        if self.target == target {
-            self
-        } else {
-            Self::of_target(target)
-        }
-    }
-}
-
 /// The place where an operation goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Position {
@@ -523,7 +497,8 @@ pub struct Position {
     at: u64,
     tables_from: u64,
     visit: Visit,
-    clearing: Clearing,
+    /// The number by which a gift claims its place, or zero.
+    claim: u64,
 }
 
 impl Position {
@@ -532,7 +507,7 @@ impl Position {
         at: 0,
         tables_from: 0,
         visit: Visit::NONE,
-        clearing: Clearing::NONE,
+        claim: 0,
     };
 }
 
@@ -574,6 +549,11 @@ pub struct Mapping {
     /// The flush of a block that was begun and is not finished ([`open`]), or none.
     open: Visit,
     turn: Turn,
+    /// The place that is claimed, and who claims one next ([`claim`]).
+    claim: Claim,
+    claim_turn: Turn,
+    /// Neither stands a flush open nor is a place claimed: the short ways of giving look no further.
+    is_quiet: bool,
     batch: Batch,
     recent: Recent,
 }
@@ -588,6 +568,9 @@ impl Default for Mapping {
             stamp: 0,
             open: Visit::NONE,
             turn: Turn::default(),
+            claim: Claim::NONE,
+            claim_turn: Turn::default(),
+            is_quiet: true,
             batch: Batch::default(),
             recent: Recent::default(),
         }
@@ -629,11 +612,11 @@ impl<H: Hardware> Work<'_, H> {
             at,
             tables_from,
             visit,
-            clearing,
+            claim,
         } = going.position;
         self.visit = visit;
         self.tables_from = tables_from;
-        self.clearing = clearing;
+        self.claim = claim;
         at
     }
 
@@ -643,7 +626,7 @@ impl<H: Hardware> Work<'_, H> {
             at,
             tables_from: self.tables_from,
             visit: self.visit,
-            clearing: self.clearing,
+            claim: self.claim,
         };
         going.left = self.budget;
         self.flush_now();

@@ -32,15 +32,44 @@ const LITTLE: i32 = 6 * UNIT;
 pub(super) const BESIDE_STEPS: i32 = 3 * UNIT;
 
 /// Others that a flush waits for, or that wait for it, at most: its caller may have gone away.
-const PATIENCE: u16 = THREADS_MAX as u16;
+pub(super) const PATIENCE: u16 = THREADS_MAX as u16;
 
-/// The flush that is to stand open next: the oldest of those that wait for it.
+/// The one that is next, where one can be at a time: the oldest of those that wait.
 #[derive(Default)]
 pub struct Turn {
     /// Its stamp, or zero.
-    stamp: u64,
-    /// How many others let it go first before one of them stands open.
+    pub stamp: u64,
+    /// How many others let it go first before one of them does not.
     patience: u16,
+}
+
+impl Turn {
+    /// This one waits, unless an older one does. So it does not wait for those that begin later.
+    pub fn wait(&mut self, stamp: u64) {
+        if self.stamp == 0 || stamp <= self.stamp {
+            let patience = PATIENCE;
+            *self = Self { stamp, patience };
+        }
+    }
+
+    /// Whether this one is next, so that nobody waits any more; else it has let the oldest go first.
+    pub fn is_over(&mut self, stamp: u64) -> bool {
+        let is_over = self.stamp == 0 || self.stamp == stamp || self.patience == 0;
+        if is_over {
+            *self = Self::default();
+        } else {
+            self.patience -= 1;
+        }
+        is_over
+    }
+}
+
+impl Mapping {
+    /// From now on this flush stands open, or none.
+    fn set_open(&mut self, open: Visit) {
+        self.open = open;
+        self.is_quiet = open.top == NONE && !self.claim.is_there();
+    }
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -49,35 +78,24 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.half.mapping.open.top != NONE
     }
 
-    /// A thread's operation ends where it is: others neither wait for its flush, nor let it go first. They finish it like any that has no caller.
-    pub(in crate::bare) fn abandon_flush(&mut self, thread: u32) {
-        let Some(going) = self.half.nucleus.going.get(thread as usize).copied().flatten() else {
-            return;
-        };
-        let stamp = going.position.visit.stamp;
-        let Mapping { open, turn, .. } = &mut self.half.mapping;
-        if open.stamp == stamp {
-            open.patience = 0;
-        }
-        if turn.stamp == stamp {
-            *turn = Turn::default();
-        }
-    }
-
-    /// How many of so many pages from this one on may be given by the short ways.
+    /// How many of so many pages from this one on may be given to a space by the short ways.
     #[inline(always)]
-    pub(super) fn given_short(&mut self, from: (u16, u64), count: u64) -> u64 {
-        if self.half.mapping.open.top == NONE {
+    pub(super) fn given_short(&mut self, from: (u16, u64), to: u16, count: u64) -> u64 {
+        if self.half.mapping.is_quiet {
             count
         } else {
-            count.min(self.is_given_beside(from).into())
+            count.min(self.is_given_beside(from, to).into())
         }
     }
 
-    /// Whether a page has nothing to do with the flush that stands open: it does not come from its top.
+    /// Whether a page has nothing to do with the flush that stands open: it does not come from its top. Nor does it go to the space of the claimed place.
     #[cold]
     #[inline(never)]
-    fn is_given_beside(&mut self, (from, page): (u16, u64)) -> bool {
+    fn is_given_beside(&mut self, (from, page): (u16, u64), to: u16) -> bool {
+        let Mapping { open, claim, .. } = &self.half.mapping;
+        if claim.space == to || open.top == NONE {
+            return claim.space != to;
+        }
         let mut node = if self.small_source(from, page).is_some() {
             node_of(&self.hardware, &self.half.mapping.recent.source, page)
         } else if let Some((_, node)) = self.part_source(from, page) {
@@ -94,9 +112,9 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Whether a slot may be linked by the short way.
     #[inline(always)]
-    pub(super) fn links_short(&self, from: u16, slot: u64) -> bool {
-        let Mapping { tree, open, .. } = &self.half.mapping;
-        open.top == NONE || tree.find(from, LINKS, slot) != Some(open.top)
+    pub(super) fn links_short(&self, from: u16, to: u16, slot: u64) -> bool {
+        let mapping = &self.half.mapping;
+        mapping.is_quiet || mapping.claim.space != to && mapping.tree.find(from, LINKS, slot) != Some(mapping.open.top)
     }
 }
 
@@ -112,7 +130,7 @@ impl<H: Hardware> Work<'_, H> {
         if at.key() != Key::NONE && at.op | 1 == stamp | 1 {
             return Some(top);
         }
-        self.mapping.open = Visit::NONE;
+        self.mapping.set_open(Visit::NONE);
         None
     }
 
@@ -121,14 +139,10 @@ impl<H: Hardware> Work<'_, H> {
         if self.open_top().is_some() {
             return;
         }
-        let turn = &mut self.mapping.turn;
-        if turn.stamp != 0 && turn.stamp != self.visit.stamp && turn.patience > 0 {
-            turn.patience -= 1;
-            return;
+        if self.mapping.turn.is_over(self.visit.stamp) {
+            self.visit.stood_open = true;
+            self.mapping.set_open(self.visit);
         }
-        *turn = Turn::default();
-        self.visit.stood_open = true;
-        self.mapping.open = self.visit;
     }
 
     /// With the flush that this operation leaves open the top itself goes. So that nothing comes from there until then, it stands open until this operation
@@ -142,7 +156,7 @@ impl<H: Hardware> Work<'_, H> {
     /// The flush of a block is at its end.
     pub(super) fn close(&mut self) {
         if self.mapping.open.stamp == self.visit.stamp {
-            self.mapping.open = Visit::NONE;
+            self.mapping.set_open(Visit::NONE);
         }
         if self.mapping.turn.stamp == self.visit.stamp {
             self.mapping.turn = Turn::default();
@@ -153,7 +167,9 @@ impl<H: Hardware> Work<'_, H> {
     /// Whether the flush of this block is under way, stood open, and somebody else finished it.
     pub(super) fn was_finished(&self, top: u32, frame: u32, level: u8, rights: Rights) -> bool {
         let visit = self.visit.of(top, (frame, level, rights));
-        self.visit == visit && visit.stood_open && visit.stamp != self.mapping.open.stamp
+        // The node may be that of another page by now.
+        let is_there = self.visit.page == self.mapping.tree.get(top).page();
+        self.visit == visit && is_there && visit.stood_open && visit.stamp != self.mapping.open.stamp
     }
 
     /// Helps the flush that stands open, if what would be given from a node is being taken: then what was found is to be looked for again.
@@ -170,22 +186,22 @@ impl<H: Hardware> Work<'_, H> {
     pub(super) fn helps_to_flush(&mut self, node: u32, block: (u32, u8, Rights), own: Own) -> bool {
         let Some(top) = self.open_top() else { return false };
         let open = self.mapping.open;
+        let is_this = self.visit.stood_open && self.visit.stamp == open.stamp;
         let is_same = open.top == node && (open.frame, open.level, open.rights) == block;
         // One that leaves the top would end it before the top goes.
-        if is_same && (own == Own::Too || open.patience == 0) {
+        if is_same && (is_this || own == Own::Too || open.patience == 0) {
             self.visit = open;
             return false;
         }
-        let is_this = self.visit.stood_open && self.visit.stamp == open.stamp;
         let is_other =
-            !is_this && (self.visit != Visit::NONE || self.comes_from(node, top) || self.comes_from(top, node));
+            self.comes_from(node, top) || self.comes_from(top, node) || !is_this && self.visit != Visit::NONE;
         if is_other {
             if self.visit.stood_open {
                 // What somebody has finished and begins again is younger than those that wait.
                 self.visit = Visit::NONE;
             }
             self.stamp(node, block);
-            self.wait_for_turn();
+            self.mapping.turn.wait(self.visit.stamp);
             self.help();
             if self.open_top().is_none() {
                 // However much that took, this flush comes next: at least it stands open then.
@@ -193,15 +209,6 @@ impl<H: Hardware> Work<'_, H> {
             }
         }
         is_other
-    }
-
-    /// This flush is to stand open next, unless an older one waits. So it does not wait for those that begin later.
-    fn wait_for_turn(&mut self) {
-        let stamp = self.visit.stamp;
-        if self.mapping.turn.stamp == 0 || stamp <= self.mapping.turn.stamp {
-            let patience = PATIENCE;
-            self.mapping.turn = Turn { stamp, patience };
-        }
     }
 
     /// Whether a node is another one, or comes from it.

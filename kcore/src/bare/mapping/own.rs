@@ -51,7 +51,8 @@ impl<H: Hardware> Work<'_, H> {
             self.credit(space, taken as u32 * NODE_UNITS[0]);
             self.note_change(space, &walk);
             self.uncount(space, &walk, taken);
-            self.visit = Visit::NONE;
+            let visit = core::mem::replace(&mut self.visit, Visit::NONE);
+            self.mapping.abandon_flush(visit);
         }
         at + (index - first) as u64
     }

@@ -182,7 +182,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         rights: Rights,
     ) -> u64 {
         let place = Key::new(to, 0, target);
-        let count = self.given_short((from, source), count);
+        let count = self.given_short((from, source), to, count);
         if from == to || !self.with_source(from, source) || self.with_target(place.first_of(pages(1))).is_none() {
             return 0;
         }
@@ -224,7 +224,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     #[inline(always)]
     fn replace(&mut self, (from, source): (u16, u64), (to, target): (u16, u64), count: u64, rights: Rights) -> u64 {
         let place = Key::new(to, 0, target);
-        let count = self.given_short((from, source), count);
+        let count = self.given_short((from, source), to, count);
         if from == to || !self.with_source(from, source) || self.with_target(place.first_of(pages(1))).is_none() {
             return 0;
         }

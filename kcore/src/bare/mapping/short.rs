@@ -10,7 +10,7 @@ use abi::{Rights, address::PAGE};
 
 use super::{
     DEPTH_MAX, FreeSpace, LINK_UNITS, Mapping, NODE_UNITS,
-    tree::{Key, Kind, LINKS, NONE, Node, Tree, pages},
+    tree::{FINISHED, Key, Kind, LINKS, NONE, Node, Tree, pages},
 };
 use crate::{
     Frame, Hardware, Kernel, SpaceId,
@@ -282,7 +282,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         target: u64,
         rights: Rights,
     ) -> Option<()> {
-        if self.given_short((from, source), 1) == 0 {
+        if self.given_short((from, source), to, 1) == 0 {
             return None;
         }
         let Some(covering) = self.small_source(from, source) else {
@@ -378,7 +378,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         let node = node_of(&self.hardware, taker, target);
         let (was, part) = (tree.get(node), tree.find(from, 0, source)?);
-        if was.parent != part || tree.get(part).kind() != Kind::Part || !was.is_bare() {
+        let above = tree.get(part);
+        // A flush that is done with the part is to come there again: the general way sees to that.
+        let is_passed = above.marks & FINISHED != 0;
+        if was.parent != part || above.kind() != Kind::Part || is_passed || !was.is_bare() {
             return None;
         }
         // From here on it is certain.
@@ -405,7 +408,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Links a slot of `from`, which has a table for it, to where `to`, another space, has nothing.
     #[inline(always)]
     pub(in crate::bare) fn link_slot(&mut self, from: u16, to: u16, slot: u64, rights: Rights) -> Option<()> {
-        if !self.links_short(from, slot) {
+        if !self.links_short(from, to, slot) {
             return None;
         }
         let table = |space| Key::new(space, 1, slot).first_of(pages(2));

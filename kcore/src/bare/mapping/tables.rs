@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use abi::{Error, Rights};
 
 use super::{
-    Clearing, FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
+    FreeSpace, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit, fpage,
     tree::{Key, Kind, Node, pages},
 };
 use crate::{
@@ -100,16 +100,14 @@ pub struct Work<'a, H> {
     pub hardware: &'a mut H,
     /// The other processors, which may hold translations of what is taken.
     pub elsewhere: Elsewhere<'a>,
-    /// The clearing of a gift's place that is under way.
-    pub clearing: Clearing,
+    /// The number by which this gift claims its place, or zero.
+    pub claim: u64,
     /// Steps that the event has left.
     pub budget: i32,
     /// The flush of one block that is under way.
     pub visit: Visit,
     /// Tables that others link are done up to this page: pages of the same slot may take more calls.
     pub tables_from: u64,
-    /// Whether a grant may still have some work more than the budget.
-    pub reserve: bool,
 }
 
 /// The work put off until the flushes of a call are requested. Empty between calls.

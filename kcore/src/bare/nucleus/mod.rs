@@ -79,10 +79,14 @@ impl<H: Hardware> Kernel<H, Bare> {
                 if resumed == Resumed::First {
                     self.forget_going(me);
                 }
-                match Call::from_number(number) {
+                let outcome = match Call::from_number(number) {
                     Some(call) => self.nucleus_call(thread, call, arguments, resumed),
                     None => Outcome::Return(Err(Error::BadCall)),
+                };
+                if matches!(outcome, Outcome::Return(_)) {
+                    self.forget_going(me);
                 }
+                outcome
             }
             Event::Fault {
                 thread,

@@ -154,7 +154,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Deletes a thread, wherever it is, or goes on with that. It does nothing else any more.
     pub(super) fn bare_thread_delete(&mut self, index: u32, steps: &mut i32) -> Progress {
         if self.current() != Some(index) {
-            self.abandon_flush(index);
+            self.forget_going(index);
             self.detach(index);
         }
         if self.forget_messages(index, steps) == Progress::More {
@@ -237,7 +237,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.set_operation(index, Some(operation));
         }
         self.messages_of(index).trouble = None;
-        self.abandon_flush(index);
         self.forget_going(index);
         self.detach(index);
     }
@@ -249,6 +248,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         if waits {
             self.cancel_messages(index);
         }
+        self.forget_going(index);
         self.begin_anew(index, context);
         if waits {
             self.enqueue(index);

@@ -1,0 +1,130 @@
+//! The place that is claimed: where a gift is to stand whose event did not finish the clearing of it.
+//!
+//! What stands in the place of a gift is flushed before. If that takes more than one event, threads on other processors could fill the place again as fast as it is
+//! cleared, and keep the gift from its end. So a gift claims its place then: until it has what it claims nobody else gives anything there, but waits for it, as long as its
+//! patience lasts, for the claimer may have gone away. What stands in the place only becomes less, so the clearing ends.
+//!
+//! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]). The short ways of giving leave what goes to a claimed place's space to the general one.
+
+use super::{
+    Mapping, Position, Visit,
+    open::{PATIENCE, Turn},
+    tables::Work,
+    tree::NONE,
+};
+use crate::Hardware;
+
+/// A claimed place.
+#[derive(Copy, Clone)]
+pub(super) struct Claim {
+    /// The claimer, or zero.
+    stamp: u64,
+    pub space: u16,
+    /// The first page, and how many.
+    first: u64,
+    count: u64,
+    /// How many pieces of others wait for it.
+    patience: u16,
+}
+
+impl Claim {
+    /// None. No space has this number.
+    pub const NONE: Self = Self {
+        stamp: 0,
+        space: u16::MAX,
+        first: 0,
+        count: 0,
+        patience: 0,
+    };
+
+    /// Whether a place is claimed.
+    pub const fn is_there(&self) -> bool {
+        self.stamp != 0
+    }
+}
+
+impl Mapping {
+    /// An operation does not go on from here: others neither wait for its flush or its claim, nor let it go first. They finish the flush like any that has no caller.
+    pub(in crate::bare) fn abandon(&mut self, position: Position) {
+        self.abandon_flush(position.visit);
+        if position.claim != 0 {
+            self.give_up_place(position.claim);
+        }
+    }
+
+    /// The same of the flush of one block.
+    pub(super) fn abandon_flush(&mut self, visit: Visit) {
+        if self.open.stamp == visit.stamp {
+            self.open.patience = 0;
+        }
+        if self.turn.stamp == visit.stamp {
+            self.turn = Turn::default();
+        }
+    }
+
+    /// From now on this place is claimed, or none.
+    fn set_claim(&mut self, claim: Claim) {
+        self.is_quiet = self.open.top == NONE && !claim.is_there();
+        self.claim = claim;
+    }
+
+    /// A claimer has its place, or does not want it any more.
+    fn give_up_place(&mut self, claimer: u64) {
+        if self.claim.stamp == claimer {
+            self.set_claim(Claim::NONE);
+        }
+        if self.claim_turn.stamp == claimer {
+            self.claim_turn = Turn::default();
+        }
+    }
+}
+
+impl<H: Hardware> Work<'_, H> {
+    /// The clearing of so many pages goes on in another event: claims them, unless another place is claimed.
+    pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
+        if self.claim == 0 {
+            // Claims and flushes are counted together.
+            self.mapping.stamp += 2;
+            self.claim = self.mapping.stamp;
+        }
+        let Mapping { claim, claim_turn, .. } = &mut *self.mapping;
+        let stamp = self.claim;
+        if claim.stamp != 0 && claim.stamp != stamp && claim.patience > 0 {
+            claim.patience -= 1;
+            claim_turn.wait(stamp);
+        } else if claim_turn.is_over(stamp) {
+            self.mapping.set_claim(Claim {
+                stamp,
+                space,
+                first,
+                count,
+                patience: PATIENCE,
+            });
+        }
+    }
+
+    /// Whether somebody else has claimed some of these pages: then this piece is over. Others wait for nothing of this operation meanwhile, or the claimer could.
+    pub(super) fn waits_for_place(&mut self, space: u16, first: u64, count: u64) -> bool {
+        let claim = &mut self.mapping.claim;
+        let is_apart = first >= claim.first + claim.count || claim.first >= first + count;
+        if claim.space != space || is_apart || claim.stamp == self.claim {
+            return false;
+        }
+        if claim.patience == 0 {
+            self.mapping.set_claim(Claim::NONE);
+            return false;
+        }
+        claim.patience -= 1;
+        self.mapping.abandon_flush(self.visit);
+        self.help();
+        self.budget = 0;
+        true
+    }
+
+    /// A piece stands in its place.
+    pub(super) fn has_place(&mut self) {
+        if self.claim != 0 {
+            self.mapping.give_up_place(self.claim);
+        }
+    }
+}
