@@ -4,11 +4,11 @@
 #[path = "../fake/mod.rs"]
 mod fake;
 
-mod attack;
+mod bench;
+mod claims;
 mod directed;
 mod errors;
 mod exhaustive;
-mod few;
 mod interleaved;
 mod long;
 mod model;

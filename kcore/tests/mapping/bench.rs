@@ -1,0 +1,143 @@
+//! Spaces that have a page or a slot from each other, whose operations go on piece by piece.
+
+use abi::{Error, Rights};
+use kcore::{
+    Kernel, SpaceId,
+    bare::{
+        Bare,
+        going::Going,
+        mapping::{Fpage, How, Own, Progress},
+    },
+    space::Tags,
+};
+
+use crate::{
+    fake::Fake,
+    world::{PAGE, RWX, SLOT, memory, walk},
+};
+
+/// Pieces that are enough for whatever stands there when a flush begins.
+pub const PIECES_MAX: usize = 1000;
+/// What others do between two pieces, as if from that many processors.
+pub const EVENTS: u64 = 24;
+/// The page of σ₀ that all comes from.
+pub const SOURCE: u64 = 0x4_0000;
+/// Pages that a space is given in turns.
+pub const TARGETS: u64 = 20_000;
+
+pub struct Bench {
+    pub kernel: Kernel<Fake, Bare>,
+    /// σ₀, the flusher, those below it.
+    pub spaces: Vec<SpaceId>,
+    /// The next page that something is given to.
+    pub next: u64,
+}
+
+impl Bench {
+    /// σ₀ gives a page of that size to the flusher, and that to the third space, and so on, so many times.
+    pub fn new(size: u8, chain: usize) -> Self {
+        let frames = 8000;
+        let mut kernel = Kernel::new(Fake::new(frames, Tags::Present), &[(1, frames)]);
+        let sigma0 = kernel
+            .sigma0_create(1 << 23, &[(0x4_0000, 0x8_0000)], &[], 2)
+            .expect("σ₀");
+        let made = (0..6).map(|_| kernel.free_space_create(sigma0, 600_000).expect("a space"));
+        let spaces: Vec<_> = core::iter::once(sigma0).chain(made.collect::<Vec<_>>()).collect();
+        let mut bench = Self {
+            kernel,
+            spaces,
+            next: 1 << 10,
+        };
+        bench.map((0, memory(SOURCE, size, RWX)), (1, memory(0, size, RWX)));
+        for space in 1..chain {
+            bench.map((space, memory(0, size, RWX)), (space + 1, memory(0, size, RWX)));
+        }
+        bench
+    }
+
+    /// Maps to the end.
+    pub fn map(&mut self, from: (usize, Fpage), to: (usize, Fpage)) {
+        let mut going = Going::default();
+        for _ in 0..PIECES_MAX {
+            match self.give(from, to, How::Map, &mut going) {
+                Ok(Progress::Done) => return,
+                Ok(Progress::More) => going = going.next_piece(),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("a gift does not end");
+    }
+
+    /// One piece.
+    pub fn give(
+        &mut self,
+        from: (usize, Fpage),
+        to: (usize, Fpage),
+        how: How,
+        going: &mut Going,
+    ) -> Result<Progress, Error> {
+        let [(from, source), (to, window)] = [from, to].map(|(space, fpage)| (self.spaces[space], fpage));
+        let given = self.kernel.map((from, source), (to, window), how, going);
+        given.map(|given| given.progress)
+    }
+
+    /// A space gives its first page on, to another page of a space each time: one piece.
+    pub fn give_on(&mut self, from: usize, to: usize, how: How) {
+        self.give_page_on((from, 0), to, how);
+    }
+
+    pub fn give_page_on(&mut self, (from, page): (usize, u64), to: usize, how: How) {
+        self.next = self.next % TARGETS + 1 + (1 << 10);
+        let target = memory(self.next, PAGE, RWX);
+        let _ = self.give(
+            (from, memory(page, PAGE, RWX)),
+            (to, target),
+            how,
+            &mut Going::default(),
+        );
+    }
+
+    /// Links the flusher's first slot: one piece.
+    pub fn link(&mut self, to: SpaceId) {
+        let slot = memory(0, SLOT, RWX);
+        let from = (self.spaces[1], slot);
+        let _ = self.kernel.map(from, (to, slot), How::Link, &mut Going::default());
+    }
+
+    pub fn flush(&mut self, space: usize, what: Fpage, rights: Rights, going: &mut Going) -> Progress {
+        self.kernel
+            .flush(self.spaces[space], what, (rights, Own::Kept), going)
+            .expect("a flush")
+    }
+
+    /// Flushes the flusher's first page while others do something between the pieces: it ends.
+    pub fn flush_among(&mut self, rights: Rights, mut others: impl FnMut(&mut Self)) -> usize {
+        let mut going = Going::default();
+        for piece in 1..PIECES_MAX {
+            if self.flush(1, memory(0, PAGE, RWX), rights, &mut going) == Progress::Done {
+                return piece;
+            }
+            going = going.next_piece();
+            for _ in 0..EVENTS {
+                others(self);
+            }
+        }
+        panic!("a flush does not end");
+    }
+
+    pub fn rights(&self, space: usize, page: u64) -> Option<Rights> {
+        walk(&self.kernel, self.spaces[space], page).map(|(_, rights)| rights)
+    }
+
+    /// Another operation goes on for so many events, and begins again when it is over; how many events are left then.
+    pub fn goes_on(&mut self, from: (usize, Fpage), to: (usize, Fpage), going: &mut Going, events: u64) -> u64 {
+        for event in 1..=events {
+            if self.give(from, to, How::Map, going) != Ok(Progress::More) {
+                *going = Going::default();
+                return events - event;
+            }
+            *going = going.next_piece();
+        }
+        0
+    }
+}

@@ -1,0 +1,177 @@
+//! Gifts whose place is not cleared in one event: they claim it, and those who would fill it again wait.
+
+use kcore::bare::{
+    going::Going,
+    mapping::{Fpage, How, Progress},
+};
+
+use crate::{
+    bench::{Bench, EVENTS, PIECES_MAX, SOURCE},
+    world::{GIB, PAGE, RWX, SLOT, memory, walk},
+};
+
+/// The place of a large page, or of a link, is to be filled again by spaces on other processors as fast as it is cleared, page by page and each page with others
+/// below it. It is claimed, so that they wait.
+#[test]
+fn a_place_that_others_fill_again_is_cleared() {
+    let slots = [How::Map, How::Grant].map(|how| [(how, SLOT, 0), (how, SLOT, 500)]);
+    let larger = [(How::Link, SLOT, 100), (How::Map, GIB, 0), (How::Grant, GIB, 700)];
+    for (how, size, refilled) in slots.into_iter().flatten().chain(larger) {
+        let mut bench = Bench::new(size, 1);
+        bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        let fill = |bench: &mut Bench, page: u64| {
+            let window = memory(page, PAGE, RWX);
+            let source = (2, memory(512 + page, PAGE, RWX));
+            let given = bench.give(source, (3, window), How::Map, &mut Going::default());
+            if given == Ok(Progress::Done) {
+                for _ in 0..4 {
+                    bench.give_page_on((3, page), 4, How::Map);
+                }
+            }
+        };
+        for page in 0..512 {
+            fill(&mut bench, page);
+        }
+        let mut going = Going::default();
+        let all = memory(0, size, RWX);
+        let mut ended = None;
+        for _ in 1..20 * PIECES_MAX {
+            match bench.give((1, all), (3, all), how, &mut going) {
+                Ok(Progress::More) => going = going.next_piece(),
+                end => {
+                    ended = Some(end);
+                    break;
+                }
+            }
+            for page in 0..EVENTS {
+                fill(&mut bench, refilled + page % 12);
+            }
+        }
+        let ended = ended.unwrap_or_else(|| panic!("{how:?} does not end"));
+        assert_eq!(ended, Ok(Progress::Done));
+        for page in 0..1 << (size - PAGE) {
+            let found = walk(&bench.kernel, bench.spaces[3], page);
+            let is_sent = found.is_some_and(|(frame, _)| frame == SOURCE + page);
+            assert!(is_sent, "{how:?} {page}");
+        }
+    }
+}
+
+/// Where nobody fills the place again, a large page stays one, however long it takes to clear it.
+#[test]
+fn a_place_that_takes_long_to_clear_gets_a_large_page() {
+    for how in [How::Map, How::Grant] {
+        let mut bench = Bench::new(SLOT, 1);
+        bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        for page in 0..512 {
+            let window = memory(page, PAGE, RWX);
+            bench.map((2, memory(512 + page, PAGE, RWX)), (3, window));
+            bench.give_page_on((3, page), 4, How::Map);
+        }
+        let slot = memory(0, SLOT, RWX);
+        let nodes = bench.kernel.mapping_nodes();
+        let mut going = Going::default();
+        let mut pieces = 1;
+        while bench.give((1, slot), (3, slot), how, &mut going) == Ok(Progress::More) {
+            going = going.next_piece();
+            pieces += 1;
+        }
+        assert!(pieces > 2, "{pieces} pieces");
+        assert!(bench.kernel.mapping_nodes() < nodes - 2 * 511, "small pages");
+    }
+}
+
+/// One page lands where the receiver's own threads put another one again and again, and give that one on. How many pieces it takes.
+fn refilled(kids: usize, events: u64, how: How) -> Option<usize> {
+    let mut bench = Bench::new(PAGE, 1);
+    // The hostile space: 2. It has a page of its own at 8, the place is 0.
+    let (own, place) = (memory(8, PAGE, RWX), memory(0, PAGE, RWX));
+    bench.map((0, memory(SOURCE + 64, PAGE, RWX)), (2, own));
+    bench.map((2, own), (2, place));
+    for _ in 0..kids {
+        bench.give_on(2, 3, How::Map);
+    }
+    let [mut victim, mut other] = [Going::default(); 2];
+    for piece in 1..3000 {
+        if bench.give((1, place), (2, place), how, &mut victim) != Ok(Progress::More) {
+            return Some(piece);
+        }
+        victim = victim.next_piece();
+        // An accomplice puts its own page there, and gives it on, once an event.
+        for _ in 0..bench.goes_on((2, own), (2, place), &mut other, events) {
+            bench.give_on(2, 3, How::Map);
+        }
+        bench.kernel.mapping_check().expect("consistent");
+    }
+    None
+}
+
+#[test]
+fn a_single_page_whose_place_is_filled_again_is_given() {
+    for how in [How::Map, How::Grant] {
+        for (kids, events) in [(12, 13), (14, 12), (14, 14), (14, 16), (14, 20), (30, 24), (200, 24)] {
+            let ended = refilled(kids, events, how);
+            assert!(ended.is_some(), "{how:?}, {kids} kids, {events} events");
+        }
+    }
+}
+
+/// A slot, a link, or a run of pages is given to where one page is filled again, which others have a dozen times.
+#[test]
+fn a_slot_with_one_page_that_is_filled_again_is_given() {
+    for (how, size) in [
+        (How::Map, SLOT),
+        (How::Grant, SLOT),
+        (How::Link, SLOT),
+        (How::Map, PAGE + 4),
+    ] {
+        let mut bench = Bench::new(SLOT, 1);
+        let (own, place, all) = (memory(4096, PAGE, RWX), memory(8, PAGE, RWX), memory(0, size, RWX));
+        bench.map((0, memory(SOURCE + 512, PAGE, RWX)), (2, own));
+        bench.map((2, own), (2, place));
+        for _ in 0..14 {
+            bench.give_page_on((2, 8), 3, How::Map);
+        }
+        let [mut victim, mut other] = [Going::default(); 2];
+        let ended = (1..3000).any(|_| {
+            if bench.give((1, all), (2, all), how, &mut victim) != Ok(Progress::More) {
+                return true;
+            }
+            victim = victim.next_piece();
+            for _ in 0..bench.goes_on((2, own), (2, place), &mut other, EVENTS) {
+                bench.give_page_on((2, 8), 3, How::Map);
+            }
+            false
+        });
+        assert!(ended, "{how:?} of {size}");
+    }
+}
+
+#[test]
+fn a_port_whose_place_is_filled_again_is_given() {
+    let mut bench = Bench::new(PAGE, 1);
+    let port = Fpage::ports(8, 0).expect("a port");
+    bench.map((0, port), (1, port));
+    bench.map((0, port), (3, port));
+    bench.map((3, port), (2, port));
+    while bench.spaces.len() < 24 {
+        let made = bench.kernel.free_space_create(bench.spaces[0], 6000);
+        bench.spaces.push(made.expect("a space"));
+    }
+    for space in 7..21 {
+        bench.map((2, port), (space, port));
+    }
+    let [mut victim, mut other] = [Going::default(); 2];
+    let ended = (1..3000).any(|_| {
+        if bench.give((1, port), (2, port), How::Map, &mut victim) != Ok(Progress::More) {
+            return true;
+        }
+        victim = victim.next_piece();
+        let left = bench.goes_on((3, port), (2, port), &mut other, EVENTS) as usize;
+        for space in 7..(7 + left).min(21) {
+            let _ = bench.give((2, port), (space, port), How::Map, &mut Going::default());
+        }
+        false
+    });
+    assert!(ended);
+}

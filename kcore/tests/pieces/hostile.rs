@@ -1,0 +1,238 @@
+//! Threads that keep others from the end of their operations, or leave flushes open behind them.
+
+use abi::{
+    Rights,
+    nucleus::{ANYONE, Call, EXCHANGE_READ, EXCHANGE_WRITE, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
+};
+use kcore::ThreadId;
+
+use crate::rig::{Answer, FROM, Rig};
+
+/// A hostile space with a pager: its threads fill the page for which the pager answers, and give that page on.
+struct Hostile {
+    rig: Rig,
+    space: u64,
+    below: u64,
+    faulting: ThreadId,
+    sender: ThreadId,
+    receiver: ThreadId,
+    next: u64,
+    events: usize,
+}
+
+const AT: u64 = 0x1000;
+const MINE: u64 = 0x8000;
+
+impl Hostile {
+    fn new() -> Self {
+        let mut rig = Rig::new();
+        let faulting = rig.other();
+        let space = rig.last_space;
+        let boss = rig.boss;
+        let mut make = || ThreadId(rig.done(boss, Call::ThreadCreate, [space, 0x40_0000, 0x50_0000, 0, 3, 0]));
+        let (sender, receiver) = (make(), make());
+        rig.done(boss, Call::SpaceControl, [space, boss.0, 0, 0, 0, 0]);
+        let below = rig.done(sender, Call::SpaceCreate, [8000, 0, 0, 0, 0, 0]);
+        let given = [
+            fpage(FROM, 12, Rights::RWX),
+            space,
+            fpage(MINE, 12, Rights::RWX),
+            MAP,
+            0,
+            0,
+        ];
+        rig.done(boss, Call::Map, given);
+        Self {
+            rig,
+            space,
+            below,
+            faulting,
+            sender,
+            receiver,
+            next: 0,
+            events: 0,
+        }
+    }
+
+    /// The page is replaced by a message within the space: as many events as are left.
+    fn fill(&mut self) -> bool {
+        let rig = &mut self.rig;
+        if !rig.goes_on(self.sender) {
+            let window = [0, self.sender.0, 0, NO_TIMEOUTS, fpage(AT, 12, Rights::RWX), 0];
+            assert_eq!(rig.begin(self.receiver, Call::Ipc, window), None);
+            self.events = self.events.saturating_sub(1);
+            rig.words(self.sender, &[fpage(MINE, 12, Rights::RWX), MAP]);
+            let to = [self.receiver.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0];
+            let answer = rig.begin(self.sender, Call::Ipc, to);
+            self.events = self.events.saturating_sub(1);
+            if answer.is_some() {
+                return true;
+            }
+        }
+        while self.events > 0 {
+            self.events -= 1;
+            if rig.go_on(self.sender).is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn give_on(&mut self) {
+        while self.events > 0 {
+            self.events -= 1;
+            self.next = self.next % 4000 + 1;
+            let to = fpage(self.next << 12, 12, Rights::RWX);
+            let _ = self.rig.all(
+                self.sender,
+                Call::Map,
+                [fpage(AT, 12, Rights::RWX), self.below, to, MAP, 0, 0],
+            );
+        }
+    }
+
+    /// An operation of the root's thread ends among what these threads do.
+    fn assert_ends(&mut self, begun: Option<Answer>) {
+        let mut ended = begun;
+        for _ in 0..2000 {
+            if ended.is_some() {
+                return;
+            }
+            self.events = 24;
+            if self.fill() {
+                self.give_on();
+            }
+            ended = self.rig.go_on(self.rig.boss);
+        }
+        panic!("it does not end");
+    }
+}
+
+/// A pager answers a fault with a page: if that does not end, nobody else is served.
+#[test]
+fn a_pager_ends_its_answer() {
+    let mut hostile = Hostile::new();
+    let boss = hostile.rig.boss;
+    assert_eq!(
+        hostile.rig.begin(boss, Call::Ipc, [0, ANYONE, 0, NO_TIMEOUTS, 0, 0]),
+        None
+    );
+    hostile.rig.fault(hostile.faulting);
+    hostile.events = 24;
+    assert!(hostile.fill());
+    hostile.give_on();
+    let item = [fpage(FROM + 0x1000, 12, Rights::RWX), MAP];
+    hostile.rig.words(boss, &item);
+    // A send timeout of zero, as pagers have it.
+    let answer = [hostile.faulting.0, 0, tag(0, 0, 1), timeouts(0, 0), 0, 0];
+    let begun = hostile.rig.begin(boss, Call::Ipc, answer);
+    hostile.assert_ends(begun);
+}
+
+/// The same of a call that gives a page to a space below.
+#[test]
+fn a_gift_to_a_space_below_ends() {
+    let mut hostile = Hostile::new();
+    let boss = hostile.rig.boss;
+    hostile.events = 24;
+    assert!(hostile.fill());
+    hostile.give_on();
+    let given = [
+        fpage(FROM + 0x1000, 12, Rights::RWX),
+        hostile.space,
+        fpage(AT, 12, Rights::RWX),
+        MAP,
+        0,
+        0,
+    ];
+    let begun = hostile.rig.begin(boss, Call::Map, given);
+    hostile.assert_ends(begun);
+}
+
+/// A thread of a space that has one page, which it gave to another space many times.
+fn given_on(rig: &mut Rig) -> (u64, ThreadId) {
+    let boss = rig.boss;
+    let giver = rig.other();
+    let space = rig.last_space;
+    let taker = rig.other();
+    let page = fpage(0, 12, Rights::RWX);
+    rig.done(boss, Call::Map, [fpage(FROM, 12, Rights::RWX), space, page, MAP, 0, 0]);
+    for place in 1..40u64 {
+        let window = [0, giver.0, 0, NO_TIMEOUTS, fpage(place << 12, 12, Rights::RWX), 0];
+        assert_eq!(rig.begin(taker, Call::Ipc, window), None);
+        rig.words(giver, &[page, MAP]);
+        let sent = rig.begin(giver, Call::Ipc, [taker.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0]);
+        assert_eq!(sent, Some(Ok((0, 0))));
+    }
+    (space, giver)
+}
+
+/// The pieces that a flush of the root's page takes then.
+fn waits(rig: &mut Rig) -> usize {
+    let boss = rig.boss;
+    let (answer, pieces) = rig.all(boss, Call::Flush, [fpage(FROM, 12, Rights::RWX), 7, 0, 0, 0, 0]);
+    assert_eq!(answer, Some(Ok((0, 0))));
+    pieces
+}
+
+#[test]
+fn nobody_waits_for_the_end_of_a_space_whose_caller_ended() {
+    let mut rig = Rig::new();
+    let (space, _) = given_on(&mut rig);
+    let mate = rig.mate();
+    let mut answer = rig.begin(mate, Call::SpaceDelete, [space, 0, 0, 0, 0, 0]);
+    while rig.kernel.mapping_open().is_none() && answer.is_none() {
+        answer = rig.go_on(mate);
+    }
+    assert_eq!(answer, None);
+    let boss = rig.boss;
+    rig.done(boss, Call::ThreadDelete, [mate.0, 0, 0, 0, 0, 0]);
+    let pieces = waits(&mut rig);
+    assert!(pieces < 100, "{pieces} pieces");
+}
+
+#[test]
+fn nobody_waits_for_the_flush_of_a_thread_that_got_other_registers() {
+    let mut rig = Rig::new();
+    let (_, giver) = given_on(&mut rig);
+    assert_eq!(
+        rig.begin(giver, Call::Flush, [fpage(0, 12, Rights::RWX), 7, 1, 0, 0, 0]),
+        None
+    );
+    let boss = rig.boss;
+    // Its registers stand in the buffer of the caller, as an earlier exchange has read them.
+    rig.done(boss, Call::ThreadExchange, [giver.0, EXCHANGE_READ, 0, 0, 0, 0]);
+    rig.done(boss, Call::ThreadExchange, [giver.0, EXCHANGE_WRITE, 0, 0, 0, 0]);
+    assert!(!rig.goes_on(giver), "it goes on");
+    let pieces = waits(&mut rig);
+    assert!(pieces < 100, "{pieces} pieces");
+}
+
+/// A message's receiver does the work, and the sender ends.
+#[test]
+fn nobody_waits_for_what_a_message_cleared_whose_sender_ended() {
+    for ends in 0..2 {
+        let mut rig = Rig::new();
+        let (_, giver) = given_on(&mut rig);
+        let sender = rig.mate();
+        rig.words(sender, &[fpage(FROM + 0x1000, 12, Rights::RWX), MAP]);
+        let boss = rig.boss;
+        let window = [0, sender.0, 0, timeouts(0, 1000), fpage(0, 12, Rights::RWX), 0];
+        let sends = [giver.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0];
+        if ends == 0 {
+            assert_eq!(rig.begin(sender, Call::Ipc, sends), None);
+            assert_eq!(rig.begin(giver, Call::Ipc, window), None);
+            assert!(rig.kernel.mapping_open().is_some());
+            rig.done(boss, Call::ThreadDelete, [sender.0, 0, 0, 0, 0, 0]);
+            let _ = rig.go_on(giver);
+        } else {
+            assert_eq!(rig.begin(giver, Call::Ipc, window), None);
+            assert_eq!(rig.begin(sender, Call::Ipc, sends), None);
+            assert!(rig.kernel.mapping_open().is_some());
+            rig.done(boss, Call::ThreadDelete, [giver.0, 0, 0, 0, 0, 0]);
+            let _ = rig.go_on(sender);
+        }
+        let pieces = waits(&mut rig);
+        assert!(pieces < 100, "{ends}: {pieces} pieces");
+    }
+}
