@@ -4,7 +4,7 @@ use abi::{
     Call, Error, Rights,
     address::{PAGE, ROOT_DIRECTORY},
     kernel_page::{DOMAIN_ECHO, DOMAIN_RANDOM, DOMAINS, FEATURE_SERVER, KERNEL_PAGE, SYSTEM_CALL_STUB},
-    layout::{EXCEPTION_RESOURCE, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_THREAD},
+    layout::{EXCEPTION_RESOURCE, TOPIC_LOG, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_THREAD},
 };
 use rt::{Object, call, system, task::Options};
 
@@ -67,9 +67,16 @@ fn topics(_: &Setting) -> Outcome {
         "{boot:?}"
     );
     let mut words = [0; 16];
-    for topic in [TOPIC_SNAPSHOT + 1, 100, u64::MAX] {
+    for topic in [TOPIC_LOG + 1, 100, u64::MAX] {
         ensure_error!(call::system_info(topic, 0, &mut words), BadArgument);
     }
+    let mut line = [0; 256];
+    let (position, count) = system::log(0, &mut line)?;
+    ensure!(
+        position > 0 || line[..count].windows(10).any(|text| text == b" start at "),
+        "{:?}",
+        &line[..count]
+    );
     Ok(())
 }
 

@@ -101,7 +101,7 @@ fn connect(path: &Path) -> Result<Debugger> {
 /// Commands and what their answers hold, while the shell waits in a sleep.
 const CONVERSATION: [(&str, &[&str]); 10] = [
     ("help", &["registers THREAD", "continue"]),
-    ("threads", &["waits for time or a wake, in ThreadSleep", "2 threads"]),
+    ("threads", &["waits for time or a wake, in ThreadSleep", "3 threads"]),
     ("registers 1", &["rip 0000", "in ThreadSleep"]),
     ("spaces", &["1 spaces"]),
     (
