@@ -6,7 +6,7 @@ use kcore::bare::{
 };
 
 use crate::{
-    bench::{Bench, EVENTS, PIECES_MAX, SOURCE},
+    bench::{Bench, EVENTS, PIECES_MAX, SOURCE, TARGETS},
     world::{GIB, PAGE, RWX, SLOT, memory, walk},
 };
 
@@ -174,4 +174,113 @@ fn a_port_whose_place_is_filled_again_is_given() {
         false
     });
     assert!(ended);
+}
+
+/// The hostile space's accomplices have gifts under way that are older than the victim's, and claim in turn.
+struct InTurn {
+    bench: Bench,
+    theirs: Vec<Going>,
+}
+
+impl InTurn {
+    /// Space 2 is hostile: a page of its own at 8. Places 0 (the victim's), 16 and up (the accomplices').
+    fn new(accomplices: usize) -> Self {
+        let mut bench = Bench::new(PAGE, 1);
+        bench.map((0, memory(SOURCE + 64, PAGE, RWX)), (2, memory(8, PAGE, RWX)));
+        let mut this = Self {
+            bench,
+            theirs: vec![Going::default(); accomplices],
+        };
+        for place in core::iter::once(0).chain(16..16 + accomplices as u64) {
+            this.fill(place, 60);
+        }
+        for index in 0..accomplices {
+            this.piece(index);
+        }
+        this
+    }
+
+    /// Pages that space 3 has from a place.
+    fn kids(&mut self, place: u64) -> usize {
+        let (from, to) = (self.bench.spaces[2], self.bench.spaces[3]);
+        (0..=TARGETS + 1024)
+            .filter(|&page| {
+                walk(&self.bench.kernel, to, page).is_some()
+                    && self.bench.kernel.mapping_source(to, page) == Some((from, place))
+            })
+            .count()
+    }
+
+    fn piece(&mut self, index: usize) {
+        let place = memory(16 + index as u64, PAGE, RWX);
+        let going = &mut self.theirs[index];
+        match self.bench.give((2, memory(8, PAGE, RWX)), (2, place), How::Map, going) {
+            Ok(Progress::More) => *going = going.next_piece(),
+            _ => *going = Going::default(),
+        }
+    }
+
+    /// A place is cleared by giving from it, which helps whoever clears it, then filled in one event, then given on.
+    fn fill(&mut self, place: u64, events: usize) {
+        let mut left = events;
+        while left > 0 && self.bench.kernel.mapping_open() == Some((self.bench.spaces[2], place, 1)) {
+            let before = self.bench.kernel.mapping_nodes();
+            self.bench.give_page_on((2, place), 3, How::Map);
+            left -= 1;
+            if self.bench.kernel.mapping_nodes() >= before {
+                break;
+            }
+        }
+        if left > 0 {
+            left -= 1;
+            let from = (2, memory(8, PAGE, RWX));
+            let _ = self
+                .bench
+                .give(from, (2, memory(place, PAGE, RWX)), How::Map, &mut Going::default());
+        }
+        for _ in 0..left {
+            self.bench.give_page_on((2, place), 3, How::Map);
+        }
+    }
+}
+
+fn in_turn(accomplices: usize, how: How, events: usize, every: usize) -> Option<usize> {
+    let mut all = InTurn::new(accomplices);
+    let mut victim = Going::default();
+    for number in 1..20_000 {
+        match all
+            .bench
+            .give((1, memory(0, PAGE, RWX)), (2, memory(0, PAGE, RWX)), how, &mut victim)
+        {
+            Ok(Progress::More) => victim = victim.next_piece(),
+            _ => return Some(number),
+        }
+        all.fill(0, events);
+        if number % every != 0 {
+            continue;
+        }
+        for index in 0..accomplices {
+            // The one whose place is claimed does not go on: it cannot be filled again.
+            for _ in 0..10 {
+                all.fill(16 + index as u64, 40);
+            }
+            if all.kids(16 + index as u64) >= 13 {
+                all.piece(index);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_gift_ends_though_older_ones_claim_in_turn() {
+    for how in [How::Map, How::Grant] {
+        for (accomplices, events, every) in [(2, 24, 5), (2, 24, 20), (2, 40, 50), (3, 24, 20)] {
+            let ended = in_turn(accomplices, how, events, every);
+            assert!(
+                ended.is_some(),
+                "{how:?}, {accomplices} accomplices, {events} events, {every}"
+            );
+        }
+    }
 }

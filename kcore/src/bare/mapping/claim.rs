@@ -4,7 +4,7 @@
 //! cleared, and keep the gift from its end. So a gift claims its place then: until it has what it claims nobody else gives anything there, but waits for it, as long as its
 //! patience lasts, for the claimer may have gone away. What stands in the place only becomes less, so the clearing ends.
 //!
-//! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]). The short ways of giving leave what goes to a claimed place's space to the general one.
+//! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]), and who has lost one is the youngest. The short ways of giving leave what goes to a claimed place's space to the general one.
 
 use super::{
     Mapping, Position, Visit,
@@ -82,10 +82,15 @@ impl Mapping {
 impl<H: Hardware> Work<'_, H> {
     /// The clearing of so many pages goes on in another event: claims them, unless another place is claimed.
     pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
-        if self.claim == 0 {
-            // Claims and flushes are counted together.
+        let is_claimer = self.claim != 0 && self.claim == self.mapping.claim.stamp;
+        if is_claimer {
+            return;
+        }
+        if self.claim == 0 || self.has_claimed {
+            // Claims and flushes are counted together. Who has lost his claim is the youngest: else two that are older than a third could claim in turn.
             self.mapping.stamp += 2;
             self.claim = self.mapping.stamp;
+            self.has_claimed = false;
         }
         let Mapping { claim, claim_turn, .. } = &mut *self.mapping;
         let stamp = self.claim;
@@ -100,6 +105,7 @@ impl<H: Hardware> Work<'_, H> {
                 count,
                 patience: PATIENCE,
             });
+            self.has_claimed = true;
         }
     }
 
@@ -125,6 +131,7 @@ impl<H: Hardware> Work<'_, H> {
     pub(super) fn has_place(&mut self) {
         if self.claim != 0 {
             self.mapping.give_up_place(self.claim);
+            self.claim = 0;
         }
     }
 }

@@ -445,6 +445,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             budget: going.left,
             visit: Visit::NONE,
             claim: 0,
+            has_claimed: false,
             tables_from: 0,
         }
     }
@@ -499,6 +500,8 @@ pub struct Position {
     visit: Visit,
     /// The number by which a gift claims its place, or zero.
     claim: u64,
+    /// Whether it has had its place claimed.
+    has_claimed: bool,
 }
 
 impl Position {
@@ -508,6 +511,7 @@ impl Position {
         tables_from: 0,
         visit: Visit::NONE,
         claim: 0,
+        has_claimed: false,
     };
 }
 
@@ -613,10 +617,12 @@ impl<H: Hardware> Work<'_, H> {
             tables_from,
             visit,
             claim,
+            has_claimed,
         } = going.position;
         self.visit = visit;
         self.tables_from = tables_from;
         self.claim = claim;
+        self.has_claimed = has_claimed;
         at
     }
 
@@ -627,6 +633,7 @@ impl<H: Hardware> Work<'_, H> {
             tables_from: self.tables_from,
             visit: self.visit,
             claim: self.claim,
+            has_claimed: self.has_claimed,
         };
         going.left = self.budget;
         self.flush_now();

@@ -102,6 +102,8 @@ pub struct Work<'a, H> {
     pub elsewhere: Elsewhere<'a>,
     /// The number by which this gift claims its place, or zero.
     pub claim: u64,
+    /// Whether it has had its place claimed.
+    pub has_claimed: bool,
     /// Steps that the event has left.
     pub budget: i32,
     /// The flush of one block that is under way.
