@@ -17,6 +17,7 @@ use crate::world::BLOCK;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+mod extending;
 mod held;
 
 /// Words in a bitmap block.
@@ -110,6 +111,11 @@ const fn place(bit: u64) -> (usize, usize, usize, u64) {
 /// The bits of a word below one.
 fn below(bit: u64) -> u64 {
     if bit < WORD { (1 << bit) - 1 } else { u64::MAX }
+}
+
+/// The words of a group of which no block is busy.
+pub(super) fn new_words() -> Result<Vec<u64>, NoHeap> {
+    zeroed(GROUP_WORDS as u64)
 }
 
 impl Groups {
@@ -236,7 +242,14 @@ impl Groups {
             return Ok(());
         }
         self.open_area(group / AREA)?;
-        self.areas[group / AREA].groups[group % AREA].words = zeroed(GROUP_WORDS as u64)?;
+        let words = new_words()?;
+        self.install(group, words);
+        Ok(())
+    }
+
+    /// Has an absent group there with these words, in an area that is there.
+    fn install(&mut self, group: usize, words: Vec<u64>) {
+        self.areas[group / AREA].groups[group % AREA].words = words;
         self.there.put(group, true);
         self.closed.put(group, false);
         let size = self.size(group);
@@ -247,7 +260,6 @@ impl Groups {
             self.full.put(group, true);
             self.closed.put(group, true);
         }
-        Ok(())
     }
 
     /// Makes the reserved blocks of a word busy, in a group that has come; tells how many there are.
