@@ -68,8 +68,8 @@ pub(crate) struct Allocation {
     releasing: List<u64>,
     /// Where the bitmaps stood before they moved.
     retired: Retired,
-    /// The layout that the next checkpoint is to make.
-    wanted: Option<Geometry>,
+    /// The blocks that the next checkpoint is to make of the store.
+    wanted: Option<u64>,
     young: Young,
     /// Groups of which all is held, for nobody knows what is.
     unknown: Map<usize, ()>,
@@ -194,7 +194,7 @@ impl Allocation {
 
     /// Blocks set free and not yet usable.
     pub(crate) fn held_blocks(&self) -> u64 {
-        (self.freed_now.len() + self.freed_before.len()) as u64
+        (self.freed_now.len() + self.freed_before.len()) as u64 + self.retired.count()
     }
 
     /// Says whether a block is used; tells whether that changed it.

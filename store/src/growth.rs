@@ -38,11 +38,11 @@ impl Store {
     /// # Errors
     /// [`GrowError`]: the store cannot have that size, or the disk has fewer blocks. The next checkpoint is as any other.
     pub fn grow_mounted(&mut self, world: &impl World, total: u64) -> Result<(), GrowError> {
-        let to = self.geometry.grown(total).map_err(GrowError::Size)?;
+        self.geometry.grown(total).map_err(GrowError::Size)?;
         if total > world.blocks() {
             return Err(MountError::Truncated(total, world.blocks()).into());
         }
-        self.allocation.ask_to_grow(to);
+        self.allocation.ask_to_grow(total);
         Ok(())
     }
 

@@ -23,31 +23,37 @@ pub(crate) struct Growth {
 /// Where bitmaps stood among the data, before they moved.
 #[derive(Default)]
 pub(super) struct Retired {
-    bits: Range<u64>,
-    /// Whether no generation needs them any more that a mount may fall back to.
-    is_due: bool,
+    /// What the generation before needs, which a mount may fall back to.
+    needed: Range<u64>,
+    /// What none needs any more.
+    due: Range<u64>,
 }
 
 impl Retired {
-    /// Another generation is durable.
+    /// Another generation is durable, and what was due is used again.
     pub(super) fn commit(&mut self) {
-        self.is_due = true;
+        self.due = core::mem::take(&mut self.needed);
+    }
+
+    /// Blocks that are not used yet.
+    pub(super) fn count(&self) -> u64 {
+        [&self.needed, &self.due].map(|bits| bits.end - bits.start).iter().sum()
     }
 
     pub(super) fn is_releasing(&self) -> bool {
-        self.is_due && !self.bits.is_empty()
+        !self.due.is_empty()
     }
 
     /// The next bit that may be used again.
     pub(super) fn next(&mut self) -> Option<u64> {
-        if self.is_due { self.bits.next() } else { None }
+        self.due.next()
     }
 }
 
 impl Allocation {
-    /// Asks the next checkpoint for more blocks. The newest request counts.
-    pub(crate) fn ask_to_grow(&mut self, to: Geometry) {
-        self.wanted = Some(to);
+    /// Asks the next checkpoint for a store of so many blocks. The newest request counts.
+    pub(crate) fn ask_to_grow(&mut self, total: u64) {
+        self.wanted = Some(total);
     }
 
     /// Whether the next checkpoint is to grow.
@@ -55,9 +61,12 @@ impl Allocation {
         self.wanted.is_some()
     }
 
-    /// The growth that was asked for: a checkpoint begins with it.
+    /// The growth that was asked for: a checkpoint begins with it. The checkpoint before may have been another one, so the layout is found out now.
     pub(crate) fn take_growth(&mut self) -> Option<Growth> {
-        let geometry = self.wanted.take().filter(|to| to.total > self.geometry.total)?;
+        let geometry = self.geometry.grown(self.wanted.take()?).ok()?;
+        if geometry.total == self.geometry.total {
+            return None;
+        }
         Some(Growth {
             geometry,
             pieces: 0,
@@ -102,11 +111,7 @@ impl Allocation {
     pub(crate) fn grow(&mut self, growth: &Growth) {
         let before = reserved(&self.geometry);
         if growth.geometry.bitmaps != self.geometry.bitmaps {
-            // What stood there before that place, if it has not come back yet, does so with the next mount.
-            self.retired = Retired {
-                bits: before,
-                is_due: false,
-            };
+            self.retired.needed = before;
             self.groups.move_reserved(reserved(&growth.geometry));
         }
         self.geometry = growth.geometry;
