@@ -355,7 +355,9 @@ impl Allocation {
         for _ in 0..RELEASE_PIECE {
             let block = self.releasing.pop();
             let bit = block.map(|block| block - self.geometry.data_start());
-            let Some(bit) = bit.or_else(|| self.retired.next()) else { break };
+            let Some(bit) = bit.or_else(|| self.retired.next()) else {
+                break;
+            };
             if self.groups.is_held(bit) || self.groups.clear_busy(bit) {
                 continue;
             }

@@ -504,7 +504,10 @@ fn a_growth_that_fails_is_given_up_and_can_be_asked_for_again() {
             assert_eq!(store.stats().blocks, blocks);
             world.failing = None;
             write(&mut store, &mut world, base(1), 2..15, 150);
-            assert_eq!((store.stats().blocks, sound(&world.disk, total, None).1), (blocks, blocks));
+            assert_eq!(
+                (store.stats().blocks, sound(&world.disk, total, None).1),
+                (blocks, blocks)
+            );
             assert!(sync(&mut store, &mut world, 3, 151));
             sound(&world.disk, total, None);
             ask(&mut store, &mut world, total);

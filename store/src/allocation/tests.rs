@@ -157,7 +157,9 @@ struct Model {
 
 impl Model {
     fn is_busy(&self, block: u64) -> bool {
-        self.retired.iter().any(|(blocks, _)| blocks.contains(&block)) || self.used.contains(&block) || self.held.iter().any(|held| held.contains(&block))
+        self.retired.iter().any(|(blocks, _)| blocks.contains(&block))
+            || self.used.contains(&block)
+            || self.held.iter().any(|held| held.contains(&block))
     }
 
     fn busy(&self) -> u64 {
