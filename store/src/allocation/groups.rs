@@ -253,7 +253,7 @@ impl Groups {
         self.there.put(group, true);
         self.closed.put(group, false);
         let size = self.size(group);
-        let reserved = (0..WORDS).map(|at| self.reserve(group, at)).sum::<u64>();
+        let reserved = self.reserve(group);
         self.free += size - reserved;
         self.absent -= size;
         if reserved == size {
@@ -262,15 +262,16 @@ impl Groups {
         }
     }
 
-    /// Makes the reserved blocks of a word busy, in a group that has come; tells how many there are.
-    fn reserve(&mut self, group: usize, at: usize) -> u64 {
-        let bits = self.reserved_in(group, at);
-        if bits == 0 {
-            return 0;
-        }
-        let found = self.areas.get_mut(group / AREA);
-        let found = found.and_then(|area| area.groups.get_mut(group % AREA));
-        found.map_or(0, |found| found.add_busy(at, bits)).into()
+    /// Makes the reserved blocks of a group busy that has come; tells how many of them were not.
+    fn reserve(&mut self, group: usize) -> u64 {
+        let start = group as u64 * BITS;
+        let end = start + self.size(group);
+        let (from, to) = (
+            self.reserved.start.clamp(start, end),
+            self.reserved.end.clamp(start, end),
+        );
+        let found = self.group_mut(start);
+        found.map_or(0, |found| found.add_busy_range(from - start, to - start))
     }
 
     /// Gives the heap of a group back of which no block is busy.

@@ -7,9 +7,9 @@ use super::{Checkpoint, Step};
 use crate::allocation::Growth;
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
-use crate::store::Store;
+use crate::store::{COST_BLOCK, Store};
 
-/// The cost of finding a piece of heap for a larger store, and of taking a group of new blocks in.
+/// The cost of finding a piece of heap for a larger store, and of taking a group of new blocks in. Each begins where a block could be written: it need not wait for more.
 const COST_ROOM: u64 = 12_000;
 const COST_GROUP: u64 = 12_000;
 
@@ -27,7 +27,7 @@ impl Checkpoint {
     /// Finds the heap for a larger store. Without, the store keeps its size.
     pub(super) fn make_room(&mut self, store: &mut Store) -> Step {
         while let Some(growth) = &mut self.growing {
-            if !store.may_go_on(COST_ROOM) {
+            if !store.may_go_on(COST_BLOCK) {
                 return Step::Waiting;
             }
             store.spend(COST_ROOM);
@@ -53,7 +53,7 @@ impl Checkpoint {
         let Some(growth) = &mut self.growing else {
             return false;
         };
-        if store.may_go_on(COST_GROUP) {
+        if store.may_go_on(COST_BLOCK) {
             store.spend(COST_GROUP);
             if !store.allocation.grow_some(growth) {
                 self.growing = None;

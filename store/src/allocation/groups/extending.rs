@@ -3,7 +3,7 @@
 //! The tables become longer first. That changes nothing, for no group behind the last one is asked for, so heap can be refused and what was done stays.
 //! Blocks come in afterwards, group by group, and that needs no heap any more.
 
-use super::{AREA, Area, BITS, Groups, SUMS, WORDS};
+use super::{AREA, Area, BITS, Groups, SUMS};
 use crate::heap::NoHeap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -51,7 +51,7 @@ impl Groups {
         if self.is_there(group) {
             self.blocks = to;
             self.free += to - from;
-            self.free -= (0..WORDS).map(|at| self.reserve(group, at)).sum::<u64>();
+            self.free -= self.reserve(group);
             let is_full = self.group(group).map(|group| u64::from(group.busy)) == Some(self.size(group));
             self.full.put(group, is_full);
             self.closed.put(group, is_full);

@@ -82,14 +82,14 @@ fn host(words: &[&str], status: i32, says: &str) -> Result<()> {
 }
 
 fn grows(talk: &mut Talk, disk: &str) -> Result<()> {
-    talk.says("disk", "in use     64.0 MiB")?;
+    talk.says("disk", "in use       64 MiB")?;
     host(&["grow", disk, "32M"], 1, "does not become smaller")?;
     host(&["grow", disk, "300M"], 0, "'disk grow' in its shell")?;
-    talk.says("disk", "236.0 MiB are new: 'disk grow' takes them")?;
-    talk.says("disk grow", "it had 64.0 MiB before")?;
-    talk.says("disk", "in use    300.0 MiB")?;
+    talk.says("disk", "236 MiB are new: 'disk grow' takes them")?;
+    talk.says("disk grow", "it had 64 MiB before")?;
+    talk.says("disk", "in use      300 MiB")?;
     host(&["grow", disk, "1G"], 0, "'disk grow' in its shell")?;
-    talk.says("disk grow", "it had 300.0 MiB before")?;
+    talk.says("disk grow", "it had 300 MiB before")?;
     talk.says("create large 500M", "large")?;
     talk.says("disk wrong", "usage: disk [grow]")?;
     Ok(())
