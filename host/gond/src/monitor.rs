@@ -61,7 +61,7 @@ impl Monitor {
             lines: BufReader::new(stream),
         };
         monitor.line()?;
-        monitor.ask("qmp_capabilities", json!({}))?;
+        monitor.ask("qmp_capabilities", &json!({}))?;
         Ok(monitor)
     }
 
@@ -77,7 +77,7 @@ impl Monitor {
     ///
     /// # Errors
     /// The emulator refuses, in its words, or does not answer.
-    pub fn ask(&mut self, command: &str, arguments: Value) -> Result<()> {
+    pub fn ask(&mut self, command: &str, arguments: &Value) -> Result<()> {
         let request = json!({ "execute": command, "arguments": arguments });
         self.lines.get_mut().write_all(format!("{request}\n").as_bytes())?;
         loop {
