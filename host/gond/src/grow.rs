@@ -54,7 +54,7 @@ fn grow_running(mut monitor: Monitor, path: &Path, bytes: u64) -> Result<ExitCod
     monitor
         .ask(
             "block_resize",
-            json!({ "node-name": machine::DISK_NODE, "size": bytes }),
+            &json!({ "node-name": machine::DISK_NODE, "size": bytes }),
         )
         .with_context(|| {
             format!(
