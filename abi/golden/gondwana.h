@@ -117,6 +117,7 @@ typedef struct { uint64_t error, value, value2; } gond_result;
 #define GOND_CONTROL_SCRUB UINT64_C(3)
 #define GOND_CONTROL_KEEP_SNAPSHOT UINT64_C(4)
 #define GOND_CONTROL_DROP_SNAPSHOT UINT64_C(5)
+#define GOND_CONTROL_DISK UINT64_C(6)
 #define GOND_SNAPSHOT_NAME_BYTES UINT64_C(31)
 #define GOND_STREAM_TERMINAL UINT64_C(0)
 #define GOND_STREAM_CONTROL UINT64_C(1)
@@ -260,8 +261,9 @@ typedef struct {
     uint64_t snapshots;
     uint64_t returning;
     uint64_t scrub_next_ns;
+    uint64_t disk_blocks;
 } gond_store_report;
-_Static_assert(sizeof(gond_store_report) == 168, "StoreReport");
+_Static_assert(sizeof(gond_store_report) == 176, "StoreReport");
 _Static_assert(offsetof(gond_store_report, blocks) == 0, "StoreReport.blocks");
 _Static_assert(offsetof(gond_store_report, free) == 8, "StoreReport.free");
 _Static_assert(offsetof(gond_store_report, reserved) == 16, "StoreReport.reserved");
@@ -283,6 +285,7 @@ _Static_assert(offsetof(gond_store_report, flushes) == 136, "StoreReport.flushes
 _Static_assert(offsetof(gond_store_report, snapshots) == 144, "StoreReport.snapshots");
 _Static_assert(offsetof(gond_store_report, returning) == 152, "StoreReport.returning");
 _Static_assert(offsetof(gond_store_report, scrub_next_ns) == 160, "StoreReport.scrub_next_ns");
+_Static_assert(offsetof(gond_store_report, disk_blocks) == 168, "StoreReport.disk_blocks");
 typedef struct {
     uint64_t name;
     uint64_t name2;

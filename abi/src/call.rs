@@ -181,7 +181,7 @@ calls! {
     77 SystemInfo system_info(topic, index, buffer, room) -> "bytes", "position"; "W on the buffer";
         "Writes the report that the topic names. Lists leave out what the caller may not see: with D on the root directory everything is in them, otherwise the threads of the caller's task and their descendants, their domains and callees, and objects that the caller's domain made or is known to have a right on.";
     78 SystemControl system_control(operation, argument, second, third, fourth) -> "", ""; "D on the root directory";
-        "Does one of the CONTROL_ operations: checkpoint, power off, reboot, scrub, keep or drop a snapshot. Only the last two use the arguments second, third and fourth, for the name.";
+        "Does one of the CONTROL_ operations: checkpoint, power off, reboot, scrub, keep or drop a snapshot, measure the disk. Only those about snapshots use the arguments second, third and fourth, for the name.";
 }
 
 #[cfg(test)]

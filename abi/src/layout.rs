@@ -230,7 +230,7 @@ interface! {
 
     /// The report of `SystemInfo` about the store.
     struct StoreReport {
-        /// Blocks of the disk.
+        /// Blocks that the system uses of the disk.
         blocks,
         /// Free blocks.
         free,
@@ -272,6 +272,8 @@ interface! {
         returning,
         /// When the next scrub begins that nobody asks for, in nanoseconds since start; 0 as long as that is not known.
         scrub_next_ns,
+        /// Blocks of the disk when its size was read last, at the start or by [`CONTROL_DISK`].
+        disk_blocks,
     }
 
     /// The report of `SystemInfo` about a snapshot. Its name is that of [`CONTROL_KEEP_SNAPSHOT`].
@@ -349,6 +351,10 @@ interface! {
     /// `SystemControl` operation: drop the snapshot of the name that the four arguments are; that is durable when the call returns. Its blocks come back
     /// within seconds, while nobody wants the disk. `BadAddress`: there is none.
     const CONTROL_DROP_SNAPSHOT: u64 = 5;
+    /// `SystemControl` operation: read the size of the disk again. With 1 as argument, and not 0, the system also takes what is new of it, up to 16 TiB; that is durable when the
+    /// call returns. `DiskFull`: what tells of the new blocks has no room in them; `NoMemory`; `DiskError`: the disk is smaller than what the system uses of it, or the
+    /// checkpoint that was to take the new blocks failed.
+    const CONTROL_DISK: u64 = 6;
     /// Bytes of the longest name of a snapshot.
     const SNAPSHOT_NAME_BYTES: usize = 31;
 

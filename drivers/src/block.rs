@@ -158,10 +158,7 @@ impl<W: World> BlockDevice<W> {
         let requests = Requests::new(records, usize::from(queue.size() / DESCRIPTORS_PER_REQUEST));
         // A device whose registers never hold still has no size to speak of: nothing will be in
         // range.
-        let sectors = transport.read_device(|registers| {
-            u64::from(registers.read_u32(CAPACITY)) | u64::from(registers.read_u32(CAPACITY + 4)) << 32
-        });
-        let capacity_blocks = sectors.unwrap_or(0) / SECTORS_PER_BLOCK;
+        let capacity_blocks = capacity_of(&transport).unwrap_or(0);
         // A device that does not say how many it takes is asked for no more than one.
         let segments = if features & FEATURE_MOST_SEGMENTS == 0 {
             None
@@ -182,10 +179,20 @@ impl<W: World> BlockDevice<W> {
         })
     }
 
-    /// The disk's size in blocks of [`BLOCK_BYTES`] when it was probed; a last part of a block does
+    /// The disk's size in blocks of [`BLOCK_BYTES`] when it was probed or [measured](Self::measure) last; a last part of a block does
     /// not count.
     pub fn capacity_blocks(&self) -> u64 {
         self.capacity_blocks
+    }
+
+    /// Reads the disk's size again, which the host may have changed: from now on requests behind the new end are refused. A device that is lost, or whose registers never
+    /// hold still, keeps the size that it had.
+    pub fn measure(&mut self) {
+        if !self.is_lost
+            && let Some(blocks) = capacity_of(&self.transport)
+        {
+            self.capacity_blocks = blocks;
+        }
     }
 
     /// Whether the disk refuses writes.
@@ -388,6 +395,14 @@ impl<W: World> BlockDevice<W> {
             Err(SubmitError::OutOfRange)
         }
     }
+}
+
+/// The size that the device says it has, in whole blocks.
+fn capacity_of<M: Mmio>(transport: &Transport<M>) -> Option<u64> {
+    let sectors = transport.read_device(|registers| {
+        u64::from(registers.read_u32(CAPACITY)) | u64::from(registers.read_u32(CAPACITY + 4)) << 32
+    });
+    sectors.map(|sectors| sectors / SECTORS_PER_BLOCK)
 }
 
 fn result_of(status: u8) -> Result<(), DiskError> {

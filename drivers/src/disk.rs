@@ -67,6 +67,10 @@ impl<W: World> store::world::Disk for Disk<W> {
         self.device.capacity_blocks()
     }
 
+    fn measure(&mut self) {
+        self.device.measure();
+    }
+
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
         let page = DataPage::lent(request.frame);
         let blocks = match request.operation {

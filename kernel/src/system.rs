@@ -77,6 +77,12 @@ impl<P> Disk for Platform<P> {
         self.disk.as_ref().map_or(0, Disk::blocks)
     }
 
+    fn measure(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.measure();
+        }
+    }
+
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
         self.disk.as_mut().ok_or(QueueFull)?.submit(request)
     }

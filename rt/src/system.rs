@@ -5,7 +5,7 @@ use alloc::string::String;
 use abi::{
     error::{Error, Result},
     layout::{
-        BootReport, CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF,
+        BootReport, CONTROL_CHECKPOINT, CONTROL_DISK, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF,
         CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, MemoryReport, ObjectInfo, SnapshotReport, StoreReport, TOPIC_BOOT,
         TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD, ThreadReport,
         snapshot_bytes, snapshot_words,
@@ -119,6 +119,23 @@ pub fn stop_scrub() -> Result<()> {
 /// As `SystemInfo`.
 pub fn log(position: u64, into: &mut [u8]) -> Result<(u64, usize)> {
     call::system_log(position, into)
+}
+
+/// Reads the size of the disk again, in blocks, which may be more than the [store]'s, or fewer.
+///
+/// # Errors
+/// As `SystemControl`.
+pub fn measure_disk() -> Result<u64> {
+    control(CONTROL_DISK, 0)?;
+    Ok(store()?.disk_blocks)
+}
+
+/// Does that, and takes what is new of the disk. It is durable when this returns.
+///
+/// # Errors
+/// As `SystemControl`: [`Error::DiskFull`] if what tells of the new blocks has no room in them, [`Error::NoMemory`], [`Error::DiskError`].
+pub fn grow_store() -> Result<()> {
+    control(CONTROL_DISK, 1)
 }
 
 /// Keeps the state of the whole disk by a name, as a snapshot: 1 to 31 letters, digits, hyphens, underscores and full stops, of which the first is a letter

@@ -23,10 +23,13 @@ use core::ops::Range;
 
 use bits::{Bits, WORD};
 use groups::{AREA_HEAP, GROUP_HEAP, Groups};
+pub(crate) use growing::Growth;
+use growing::Retired;
 use young::Young;
 
 mod bits;
 mod groups;
+mod growing;
 mod held;
 mod young;
 
@@ -63,6 +66,10 @@ pub(crate) struct Allocation {
     freed_before: List<u64>,
     /// Set free before that: nothing needs them any more, they are only yet to be marked.
     releasing: List<u64>,
+    /// Where the bitmaps stood before they moved.
+    retired: Retired,
+    /// The blocks that the next checkpoint is to make of the store.
+    wanted: Option<u64>,
     young: Young,
     /// Groups of which all is held, for nobody knows what is.
     unknown: Map<usize, ()>,
@@ -91,6 +98,8 @@ impl Allocation {
             freed_before: List::default(),
             releasing: List::default(),
             marked: None,
+            retired: Retired::default(),
+            wanted: None,
             young: Young::default(),
             unknown: Map::default(),
             recent: BTreeSet::new(),
@@ -185,7 +194,7 @@ impl Allocation {
 
     /// Blocks set free and not yet usable.
     pub(crate) fn held_blocks(&self) -> u64 {
-        (self.freed_now.len() + self.freed_before.len()) as u64
+        (self.freed_now.len() + self.freed_before.len()) as u64 + self.retired.count()
     }
 
     /// Says whether a block is used; tells whether that changed it.
@@ -330,12 +339,13 @@ impl Allocation {
         self.marked = None;
         self.young.grow_up();
         self.recent.clear();
+        self.retired.commit();
         self.releasing = core::mem::replace(&mut self.freed_before, core::mem::take(&mut self.freed_now));
     }
 
     /// Whether blocks are yet to be marked free.
     pub(crate) fn is_releasing(&self) -> bool {
-        !self.releasing.is_empty() || self.young.is_sweeping()
+        !self.releasing.is_empty() || self.retired.is_releasing() || self.young.is_sweeping()
     }
 
     /// Marks some blocks free that nothing needs any more; tells whether there are more. Where this leaves a group without busy blocks, its heap comes
@@ -343,8 +353,11 @@ impl Allocation {
     pub(crate) fn release_some(&mut self, promised: u64) -> bool {
         self.young.sweep_some();
         for _ in 0..RELEASE_PIECE {
-            let Some(block) = self.releasing.pop() else { break };
-            let bit = block - self.geometry.data_start();
+            let block = self.releasing.pop();
+            let bit = block.map(|block| block - self.geometry.data_start());
+            let Some(bit) = bit.or_else(|| self.retired.next()) else {
+                break;
+            };
             if self.groups.is_held(bit) || self.groups.clear_busy(bit) {
                 continue;
             }

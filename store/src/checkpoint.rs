@@ -20,8 +20,9 @@
 //! A failure leaves the previous generation untouched. The pages that it wrote stay dirty in memory and
 //! go to other blocks next time.
 
+use crate::allocation::Growth;
 use crate::breaks::Invariant;
-use crate::containers::{List, Map};
+use crate::containers::{List, Map, push_reserved};
 use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::heap::NoHeap;
@@ -41,6 +42,7 @@ use phase::Phase;
 use recorded::Recorded;
 use relief::{Position, Relief};
 
+mod growing;
 mod keeping;
 mod phase;
 mod recorded;
@@ -106,6 +108,8 @@ pub(crate) struct Checkpoint {
     recorded: Option<Recorded>,
     /// What it does about snapshots.
     keeping: Option<Keeping>,
+    /// What it does about the size of the store.
+    growing: Option<Growth>,
     /// How many have begun, this one included.
     number: u64,
     superblock_checksum: u64,
@@ -160,6 +164,7 @@ impl Checkpoint {
             changed: Map::default(),
             recorded: None,
             keeping: None,
+            growing: None,
             number: 0,
             superblock_checksum: 0,
             copy: None,
@@ -327,6 +332,7 @@ impl Checkpoint {
                 self.write_table(store, world)
             }
             Phase::Snapshots => self.write_snapshots(store, world),
+            Phase::Grow => Ok(self.make_room(store)),
             Phase::Bitmap => self.write_bitmap(store, world),
             Phase::Index => self.write_index(store, world),
             Phase::Drain if !store.release_blocks() || !store.keep_blocks() || store.copies.under_way > 0 => {
@@ -492,7 +498,7 @@ impl Checkpoint {
                 let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
-                let at = store.geometry.bitmap_start(region) + block as u64;
+                let at = self.geometry(store).bitmap_start(region) + block as u64;
                 store.allocation.encode(block, world.bytes_mut(frame));
                 sum = store.checksums.of(at, world.bytes(frame));
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
@@ -513,7 +519,7 @@ impl Checkpoint {
                 let Some(frame) = self.scratch(store, world, COST_BLOCK)? else {
                     return Ok(Step::Waiting);
                 };
-                let at = store.geometry.index_start(region) + block as u64;
+                let at = self.geometry(store).index_start(region) + block as u64;
                 store.allocation.encode_index(region, block, world.bytes_mut(frame));
                 sum = store.checksums.of(at, world.bytes(frame));
                 self.submit(store, world, Operation::Write, at, frame, Purpose::Scratch(frame));
@@ -533,8 +539,9 @@ impl Checkpoint {
             store.high_water.saturating_add(LEASE_SLACK)
         };
         let first = store.io.frame(world).ok_or(Failure::Memory)?;
+        let geometry = self.geometry(store);
         let index = &mut store.allocation.regions[region_of(generation)].index;
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             index: core::mem::take(index),
             generation,
             nonce: store.nonce,
@@ -544,7 +551,7 @@ impl Checkpoint {
             totals: store.table.totals(),
             writing: 0,
             snapshots: self.list(store),
-            geometry: store.geometry,
+            geometry,
             address_bits: store.address_bits,
             clean,
             table: store.table.root_place(),
@@ -552,7 +559,11 @@ impl Checkpoint {
             high_water: store.high_water,
             lease: self.lease,
         };
+        let sums = superblock.index.len();
+        // What is new is all free. There is room: heap was found for it.
+        (sums..geometry.index_blocks() as usize).for_each(|_| push_reserved(&mut superblock.index, 0));
         self.superblock_checksum = superblock.encode(Geometry::superblock(generation, 0), world.bytes_mut(first));
+        superblock.index.truncate(sums);
         store.allocation.regions[region_of(generation)].index = superblock.index;
         self.copy = store.io.frame(world);
         if let Some(frame) = self.copy {
@@ -631,6 +642,7 @@ impl Checkpoint {
         store.copies.first_is_written();
         store.unnoted = store.unnoted.filter(|&before| before >= self.number);
         store.allocation.commit(region_of(store.generation));
+        self.commit_growth(store);
         self.commit_snapshots(store);
         store.lease = self.lease;
         store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
@@ -659,6 +671,7 @@ impl Checkpoint {
             || store.maps.clean_some()
             || store.forget_settled()
             || store.drop_rows(&mut self.changed)
+            || self.grow_some(store)
             || self.hold_some(store)
     }
 

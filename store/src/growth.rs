@@ -1,4 +1,5 @@
-//! Growing: the same store on more blocks of its disk. Waits for the disk, and wants a store that nobody has mounted.
+//! Growing: the same store on more blocks of its disk. One that is mounted asks for it, and the next checkpoint does it (`checkpoint/growing.rs`); one that nobody
+//! has mounted waits for the disk.
 //!
 //! One generation has the new size: its superblock names the blocks, and where more bitmaps are needed it has them at the beginning of what is new, so that
 //! nothing of the two generations before is written over. A power cut leaves the old size or the new one
@@ -31,6 +32,20 @@ impl From<MountError> for GrowError {
 }
 
 impl Store {
+    /// Has the next checkpoint take so many blocks of the disk. Begin one then: when it is done the store [has](Store::stats) them, unless there was no heap for that; if it
+    /// fails the store keeps its size, and nobody tries again.
+    ///
+    /// # Errors
+    /// [`GrowError`]: the store cannot have that size, or the disk has fewer blocks. The next checkpoint is as any other.
+    pub fn grow_mounted(&mut self, world: &impl World, total: u64) -> Result<(), GrowError> {
+        self.geometry.grown(total).map_err(GrowError::Size)?;
+        if total > world.blocks() {
+            return Err(MountError::Truncated(total, world.blocks()).into());
+        }
+        self.allocation.ask_to_grow(total);
+        Ok(())
+    }
+
     /// Has the store take so many blocks of its disk, and gives the number of before. What the journal says is made durable first. Afterwards the store is as
     /// one that was powered off.
     ///

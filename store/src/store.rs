@@ -556,6 +556,7 @@ impl Store {
             .filter(|_| wanted.is_none());
         job.begin(pages, kind, (loan, nodes), changed, (self.checkpoints, record));
         job.keep(wanted);
+        job.grow(self.allocation.take_growth());
         if let Some(reason) = failure {
             job.fail(reason);
         }

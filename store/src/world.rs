@@ -62,6 +62,8 @@ pub const RUN_MAX: usize = 16;
 pub trait Disk {
     /// Size in blocks.
     fn blocks(&self) -> u64;
+    /// Asks the device for its size anew, which may be another one than at the start: [`blocks`](Disk::blocks) tells that one from now on.
+    fn measure(&mut self) {}
     /// Hands a request over.
     ///
     /// # Errors

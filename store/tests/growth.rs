@@ -316,3 +316,229 @@ fn bitmaps_in_their_new_place_are_rebuilt() {
     }
     assert!(refused > 0);
 }
+
+/// Asks a mounted store for a size, on a disk that has it.
+fn ask(store: &mut Store, world: &mut PlainWorld, total: u64) {
+    world.blocks = total;
+    store.grow_mounted(world, total).expect("a size");
+}
+
+/// A sync of a page of the second object: its record names a new block.
+fn sync(store: &mut Store, world: &mut PlainWorld, page: u64, stamp: u8) -> bool {
+    store.reserve(base(1), page).expect("room");
+    let dirty = vec![world.dirty(base(1), page, stamp)];
+    store.sync_begin(world, dirty, &[base(1)]).expect("memory");
+    let mut is_done = false;
+    while !store.is_idle() {
+        match store.poll(world) {
+            Some(Event::PageWritten { frame, .. }) => world.free(frame),
+            Some(Event::SyncDone(_)) => is_done = true,
+            _ => {}
+        }
+    }
+    is_done
+}
+
+/// In the middle of work: each checkpoint is one that would be a record, and between two of them syncs stand in the journal.
+#[test]
+fn a_mounted_store_takes_what_is_new_with_its_next_checkpoint() {
+    for blocks in [900, GROUP - 20] {
+        let (medium, _) = sample(blocks);
+        let before = sound(&medium, blocks, Some("before")).0;
+        let mut world = on(&medium, blocks);
+        let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+        let mut total = blocks;
+        let sizes = [1, 30, GROUP, GROUP + 77, 5 * GROUP, 600 * GROUP, 1200 * GROUP];
+        for (stamp, more) in (100..).zip(sizes) {
+            let free = store.stats().free;
+            ask(&mut store, &mut world, blocks + more);
+            assert_eq!(store.stats().blocks, total, "not before it is durable");
+            assert!(sync(&mut store, &mut world, 3, stamp));
+            store.reserve(base(1), 4).expect("room");
+            let dirty = vec![world.dirty(base(1), 4, stamp)];
+            store
+                .checkpoint_begin(&mut world, dirty, CheckpointKind::Periodic)
+                .expect("idle");
+            finish(&mut store, &mut world);
+            total = blocks + more;
+            assert_eq!(store.stats().blocks, total);
+            assert!(store.stats().free > free || more < 40, "{:?}", store.stats());
+            assert!(sync(&mut store, &mut world, 5, stamp));
+            // The power fails here: the record names blocks of the new size.
+            let (state, size) = sound(&world.disk, total, None);
+            assert_eq!(size, total);
+            assert_eq!(state[&base(1)][3..6], [Some(stamp); 3]);
+            assert_eq!(sound(&world.disk, total, Some("before")).0, before);
+        }
+        store
+            .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Shutdown)
+            .expect("idle");
+        finish(&mut store, &mut world);
+        store.dismantle(&mut world);
+        sound(&world.disk, total, None);
+        Store::roll_back(&mut world, &name("before"), None).expect("it goes back");
+        assert_eq!(sound(&world.disk, total, None), (before, total));
+    }
+}
+
+/// All that is new is used without another mount, where the bitmaps have moved twice, and nothing else.
+#[test]
+fn a_store_that_grew_while_it_was_mounted_fills_its_disk() {
+    let blocks = GROUP - 20;
+    let (medium, _) = sample(blocks);
+    let total = 2 * GROUP + 40;
+    let mut world = on(&medium, blocks);
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    for size in [GROUP + 40, total] {
+        ask(&mut store, &mut world, size);
+        for _ in 0..2 {
+            commit(&mut store, &mut world, Vec::new());
+        }
+    }
+    commit(&mut store, &mut world, Vec::new());
+    store.put_object(record(base(9), 3 * GROUP)).expect("room");
+    let mut written = 0;
+    while store.reserve(base(9), written).is_ok() {
+        let mut pages = vec![world.dirty(base(9), written, 9)];
+        written += 1;
+        while pages.len() < 2000 && store.reserve(base(9), written).is_ok() {
+            pages.push(world.dirty(base(9), written, 9));
+            written += 1;
+        }
+        commit(&mut store, &mut world, pages);
+    }
+    let stats = store.stats();
+    assert!(written > 2 * GROUP - 1400 && stats.free < 700, "{written} {stats:?}");
+    store.dismantle(&mut world);
+    let (state, _) = sound(&world.disk, total, None);
+    assert!(state[&base(9)][..written as usize].iter().all(|&page| page == Some(9)));
+    sound(&world.disk, total, Some("before"));
+}
+
+/// The power fails at each request of a life in which the disk grows: the size is the old one or the new one, and it is the new one where a state is that came with it.
+#[test]
+fn a_cut_while_it_is_mounted_leaves_the_old_size_or_the_new_one() {
+    for (blocks, total) in [
+        (900, 1000),
+        (900, 3 * GROUP),
+        (GROUP - 20, GROUP + 40),
+        (GROUP + 5, 2 * GROUP + 100),
+    ] {
+        let (mut medium, _) = sample(blocks.min(GROUP - 20));
+        if blocks > GROUP {
+            medium = grown(&medium, blocks);
+        }
+        let before = sound(&medium, blocks, Some("before")).0;
+        let mut sizes = BTreeSet::new();
+        let mut newest = 0;
+        for cut in 0.. {
+            let mut world = on(&medium, blocks);
+            let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+            let begun = world.log.len();
+            world.failing_numbers = begun + cut..usize::MAX;
+            // Each of these is one state more, by its stamp; the second has the new size.
+            let alive = (101..=106).all(|stamp| {
+                if stamp == 102 {
+                    ask(&mut store, &mut world, total);
+                }
+                if stamp % 2 == 1 {
+                    return sync(&mut store, &mut world, 3, stamp) && world.log.len() < begun + cut;
+                }
+                store.reserve(base(1), 3).expect("room");
+                let dirty = vec![world.dirty(base(1), 3, stamp)];
+                let kind = CheckpointKind::Periodic;
+                store.checkpoint_begin(&mut world, dirty, kind).expect("idle");
+                while !store.is_idle() {
+                    if let Some(Event::PageWritten { frame, .. }) = store.poll(&mut world) {
+                        world.free(frame);
+                    }
+                }
+                world.log.len() < begun + cut
+            });
+            let (found, size) = sound(&world.disk, total, None);
+            let state = found[&base(1)][3].expect("readable");
+            let state = state.saturating_sub(100);
+            assert!(state >= newest, "{blocks} {total} {cut}: {state} behind {newest}");
+            newest = state;
+            assert_eq!(size, if state < 2 { blocks } else { total }, "{cut}: {state}");
+            sizes.insert(size);
+            assert_eq!(sound(&world.disk, total, Some("before")).0, before);
+            // Whatever it left goes on, and what the older generation needed is needed no more then.
+            let mut world = on(&world.disk, total);
+            let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+            ask(&mut store, &mut world, total);
+            for stamp in 200..203 {
+                write(&mut store, &mut world, base(1), 2..15, stamp);
+                assert_eq!(sound(&world.disk, total, None).1, total);
+            }
+            if alive {
+                assert_eq!(state, 6);
+                break;
+            }
+        }
+        assert_eq!(sizes, BTreeSet::from([blocks, total]));
+    }
+}
+
+/// A checkpoint that fails, be it at a new block or at the superblock, leaves the size as it is, in memory too; the next one does not try again, and one that is asked does.
+#[test]
+fn a_growth_that_fails_is_given_up_and_can_be_asked_for_again() {
+    let (blocks, total) = (900, 3 * GROUP);
+    let (medium, _) = sample(blocks);
+    for failing in [blocks..total, 0..4] {
+        for done_all_the_same in [false, true] {
+            let mut world = on(&medium, blocks);
+            let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+            ask(&mut store, &mut world, total);
+            world.failing = Some((Operation::Write, failing.clone()));
+            world.done_all_the_same = done_all_the_same;
+            store
+                .checkpoint_begin(&mut world, Vec::new(), CheckpointKind::Generation)
+                .expect("idle");
+            let mut failed = false;
+            while !store.is_idle() {
+                failed |= matches!(store.poll(&mut world), Some(Event::CheckpointFailed { .. }));
+            }
+            while store.page_over().is_some() {}
+            assert!(failed);
+            assert_eq!(store.stats().blocks, blocks);
+            world.failing = None;
+            write(&mut store, &mut world, base(1), 2..15, 150);
+            assert_eq!(
+                (store.stats().blocks, sound(&world.disk, total, None).1),
+                (blocks, blocks)
+            );
+            assert!(sync(&mut store, &mut world, 3, 151));
+            sound(&world.disk, total, None);
+            ask(&mut store, &mut world, total);
+            write(&mut store, &mut world, base(1), 2..15, 152);
+            assert_eq!(sound(&world.disk, total, None).1, total);
+            assert!(sync(&mut store, &mut world, 3, 153));
+            sound(&world.disk, total, None);
+        }
+    }
+}
+
+#[test]
+fn a_mounted_store_refuses_sizes_that_cannot_be() {
+    let (medium, _) = sample(GROUP - 4);
+    let mut world = on(&medium, 2 * GROUP - 1);
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    for (total, wanted) in [
+        (GROUP - 5, GrowError::Size(BadSize::Smaller(GROUP - 4))),
+        (GROUP + 1, GrowError::Size(BadSize::TooLittle(GROUP + 6))),
+        (BLOCKS_MAX + 1, GrowError::Size(BadSize::TooLarge(BLOCKS_MAX))),
+        (
+            2 * GROUP,
+            GrowError::Mount(MountError::Truncated(2 * GROUP, 2 * GROUP - 1)),
+        ),
+    ] {
+        assert_eq!(store.grow_mounted(&world, total), Err(wanted));
+        write(&mut store, &mut world, base(1), 2..15, 150);
+        assert_eq!(store.stats().blocks, GROUP - 4);
+    }
+    // It has that size already.
+    assert_eq!(store.grow_mounted(&world, GROUP - 4), Ok(()));
+    write(&mut store, &mut world, base(1), 2..15, 151);
+    assert_eq!(sound(&world.disk, GROUP - 4, None).1, GROUP - 4);
+}

@@ -232,6 +232,15 @@ static COMMANDS: &[Command] = &[
         Plain(system::mem),
     ),
     command(
+        "disk",
+        "[grow]",
+        "show the size of the disk and what is free, or take what is new of it",
+        "Where the host has made the disk larger ('./gond grow IMAGE SIZE' does so), 'disk grow' takes the new part into use at once; until then, and at the \
+         next start too, the system leaves it alone. What is new is durable when the command ends, and a power cut before that leaves the size that was. \
+         A disk does not become smaller: where the host has cut it off, what stands behind its end cannot be read or written until it has its size back.",
+        Plain(system::disk),
+    ),
+    command(
         "sync",
         "",
         "make everything stable now",

@@ -52,6 +52,41 @@ fn a_last_part_of_a_block_does_not_count() {
     assert_eq!(try_probe(&machine, SIGNAL).unwrap().capacity_blocks(), 2);
 }
 
+/// The host makes the disk larger, and smaller again: what is behind the end is refused by the driver as soon as it has looked.
+#[test]
+fn a_disk_that_is_measured_again_has_the_size_that_the_device_tells() {
+    let (machine, mut device) = disk(4);
+    let resize = |blocks: usize| {
+        machine.device(|fake, _| {
+            let Kind::Disk(bytes) = &mut fake.kind else {
+                unreachable!()
+            };
+            bytes.resize(blocks * 4096 + 512, 0);
+        });
+    };
+    let page = page_of(&machine.memory, 0x5a);
+    let mut write = |device: &mut BlockDevice<_>, block| {
+        device.submit(7, Request::Write { block, page })?;
+        assert_eq!(device.complete(), Some((7, Ok(()))));
+        Ok(())
+    };
+    resize(9);
+    assert_eq!(device.capacity_blocks(), 4);
+    assert_eq!(write(&mut device, 8), Err(SubmitError::OutOfRange));
+    device.measure();
+    assert_eq!(device.capacity_blocks(), 9);
+    assert_eq!(write(&mut device, 8), Ok(()));
+    resize(5);
+    device.measure();
+    assert_eq!(write(&mut device, 4), Ok(()));
+    assert_eq!(write(&mut device, 5), Err(SubmitError::OutOfRange));
+    // What is lost tells nothing any more.
+    resize(7);
+    device.give_up();
+    device.measure();
+    assert_eq!(device.capacity_blocks(), 5);
+}
+
 #[test]
 fn writes_are_read_back_and_interrupt() {
     let (machine, mut device) = disk(4);

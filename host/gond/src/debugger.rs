@@ -33,7 +33,7 @@ fn is_time_out(error: &std::io::Error) -> bool {
 }
 
 /// A socket's name in the file system, which goes away with the value.
-pub struct SocketName(PathBuf);
+pub struct SocketName(pub PathBuf);
 
 impl Drop for SocketName {
     fn drop(&mut self) {

@@ -4,9 +4,12 @@ use crate::arguments::{misused, operands, show_size, text};
 use crate::disk::{HostWorld, ImageLock, lock_image};
 use crate::display::Job;
 use crate::image;
+use crate::machine;
+use crate::monitor::Monitor;
 use crate::volume::Volume;
 use abi::address::PAGE;
 use anyhow::{Context, Result, anyhow};
+use serde_json::json;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
@@ -21,7 +24,15 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let (path, size) = (Path::new(&given.values[0]), text("grow", &given.values[1])?);
     let bytes = image::size(&size, image::BARE_MIN)
         .map_err(|good| misused("grow", format!("the size cannot be '{size}': {good}")))?;
-    let lock = lock_image(path)?;
+    let lock = match lock_image(path) {
+        Ok(lock) => lock,
+        Err(in_use) => {
+            return match Monitor::of(path) {
+                Some(monitor) => grow_running(monitor?, path, bytes),
+                None => Err(in_use),
+            };
+        }
+    };
     match grow(&lock, bytes)? {
         Some(before) => println!(
             "{} had {} and has {} now",
@@ -31,6 +42,31 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         ),
         None => println!("{} has {} already", path.display(), show_size(bytes)),
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the disk of a running system larger, which takes what is new when somebody there says so.
+fn grow_running(mut monitor: Monitor, path: &Path, bytes: u64) -> Result<ExitCode> {
+    let has = std::fs::metadata(path)?.len();
+    if bytes < has {
+        return Err(too_small(path, has, bytes).into());
+    }
+    monitor
+        .ask(
+            "block_resize",
+            &json!({ "node-name": machine::DISK_NODE, "size": bytes }),
+        )
+        .with_context(|| {
+            format!(
+                "the disk of the system that runs on {} was not made larger",
+                path.display()
+            )
+        })?;
+    println!(
+        "{} is in use: its disk has {} now, and the system that runs on it takes what is new with 'disk grow' in its shell",
+        path.display(),
+        show_size(bytes)
+    );
     Ok(ExitCode::SUCCESS)
 }
 

@@ -337,9 +337,15 @@ const GROW: &str = "\
 ./gond grow IMAGE SIZE
 
 Makes a disk image larger, up to 16T: what is on it stays as it is, snapshots
-included. A power cut leaves the old size or the new one. The image must not be
-in use. It takes room on this computer only as it fills. An image does not
-become smaller: './gond send' and './gond receive' make a smaller one.
+included. A power cut leaves the old size or the new one. It takes room on this
+computer only as it fills. An image does not become smaller: './gond send' and
+'./gond receive' make a smaller one.
+
+Where './gond run' has the system running on the image, the disk becomes larger
+at once, and the system takes what is new when you type 'disk grow' in its
+shell. (This tool reaches it through the socket IMAGE.monitor, which only you
+may use. There is none where IMAGE is a longer name than 99 bytes; then end the
+system first.)
 ";
 
 const IMPORT: &str = "\

@@ -15,6 +15,8 @@ use std::process::{Command, ExitStatus, Stdio};
 
 /// The emulator, unless the variable `QEMU` names another.
 const EMULATOR: &str = "qemu-system-x86_64";
+/// The name under which the emulator knows the disk.
+pub const DISK_NODE: &str = "raw";
 /// The status of a command that starts another one, which there is not.
 const NOT_FOUND: i32 = 127;
 
@@ -97,6 +99,8 @@ pub struct Machine {
     pub debugger: DebuggerLine,
     /// Whether it has a network card, which is connected to nothing.
     pub card: bool,
+    /// Where the emulator listens for what the host wants of it, if it does.
+    pub monitor: Option<PathBuf>,
     /// The TCP port on which the emulator waits for GDB before it begins, if it does.
     pub gdb: Option<u16>,
 }
@@ -157,6 +161,7 @@ impl Machine {
             host_full_from: None,
             debugger: DebuggerLine::Absent,
             card: false,
+            monitor: None,
             gdb: None,
         }
     }
@@ -253,6 +258,10 @@ impl Machine {
         // The console comes last: of those that share a terminal, that one has it first.
         command.args(["-device", "isa-serial,chardev=control,iobase=0x2f8,irq=3"]);
         command.args(["-device", "isa-serial,chardev=console,iobase=0x3f8,irq=4"]);
+        if let Some(monitor) = &self.monitor {
+            let socket = format!("socket,id=monitor,path={},server=on,wait=off", escaped(monitor)?);
+            command.args(["-chardev", &socket, "-mon", "chardev=monitor,mode=control"]);
+        }
         if let Some(port) = self.gdb {
             command.args(["-S", "-gdb", &format!("tcp:127.0.0.1:{port}")]);
         }
@@ -310,16 +319,16 @@ impl Machine {
             }));
         }
         let top = below.last().map(|node| node["node-name"].clone());
-        below.push(json!({ "driver": "raw", "node-name": "raw", "file": top, "cache": cache }));
+        below.push(json!({ "driver": "raw", "node-name": DISK_NODE, "file": top, "cache": cache }));
         for node in below {
             command.args(["-blockdev", &node.to_string()]);
         }
         let top = match &self.record {
-            None => "raw",
+            None => DISK_NODE,
             Some(record) => {
                 let log = json!({ "driver": "file", "node-name": "record-file", "filename": utf8(record)? });
                 let writes = json!({
-                    "driver": "blklogwrites", "node-name": "record", "file": "raw", "log": "record-file",
+                    "driver": "blklogwrites", "node-name": "record", "file": DISK_NODE, "log": "record-file",
                     "log-sector-size": 512, "log-super-update-interval": 1,
                 });
                 command.args(["-blockdev", &log.to_string(), "-blockdev", &writes.to_string()]);

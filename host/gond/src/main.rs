@@ -39,6 +39,7 @@ mod check;
 mod grow;
 mod list;
 mod mend;
+mod monitor;
 mod receive;
 mod send;
 mod snapshot;

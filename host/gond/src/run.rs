@@ -7,7 +7,7 @@ use crate::machine::{self, Accelerator, Clock, DebuggerLine, End, Machine, Wirin
 use crate::place::{self, Scratch};
 use crate::script::{self, Patience, Source, Verdict};
 use crate::volume::Volume;
-use crate::{bare, build, debugger, display, gdb, grow, image, snapshot};
+use crate::{bare, build, debugger, display, gdb, grow, image, monitor, snapshot};
 use anyhow::{Context, Result, bail};
 use kcore::smp::PROCESSORS_MAX;
 use std::ffi::OsString;
@@ -246,6 +246,12 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     machine.debugger = options.debugger;
     machine.gdb = options.gdb;
+    // A copy of a snapshot is gone at the end.
+    let _monitor = if name.is_none() {
+        monitor::place(&mut machine)
+    } else {
+        None
+    };
     let _socket = debugger::announce(&machine);
     gdb::announce(&machine)?;
     match source {

@@ -152,6 +152,8 @@ pub struct Tally {
     pub growths: u64,
     /// Cuts while it did.
     pub growth_cuts: u64,
+    /// Times that it grew while it was mounted.
+    pub mounted_growths: u64,
     /// Snapshots that were kept.
     pub kept: u64,
     /// Those of them that were dropped.
@@ -212,6 +214,7 @@ impl Tally {
             recovery_cuts,
             growths,
             growth_cuts,
+            mounted_growths,
             kept,
             dropped,
             rolled,
@@ -243,6 +246,7 @@ impl Tally {
         self.recovery_cuts += recovery_cuts;
         self.growths += growths;
         self.growth_cuts += growth_cuts;
+        self.mounted_growths += mounted_growths;
         self.kept += kept;
         self.dropped += dropped;
         self.rolled += rolled;

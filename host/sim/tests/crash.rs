@@ -56,6 +56,7 @@ fn cuts_lose_nothing_that_was_acknowledged() {
         assert!(tally.small_checkpoints > 0 && tally.small_checkpoints < tally.checkpoints);
         assert!(tally.scrubs > 0 && tally.reads_ahead > 0);
         assert!(tally.growths > tally.runs / 2 && tally.growth_cuts > tally.runs / 2);
+        assert!(tally.mounted_growths > tally.runs / 8);
         assert!(tally.kept > tally.runs && tally.dropped > tally.runs / 8 && tally.rolled > tally.runs / 10);
         assert!(tally.acts > tally.crashes / 2 && tally.names > tally.crashes / 2);
     }

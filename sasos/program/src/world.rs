@@ -87,6 +87,10 @@ impl world::Disk for World {
         self.disk.blocks()
     }
 
+    fn measure(&mut self) {
+        self.disk.measure();
+    }
+
     fn submit(&mut self, request: Request) -> Result<(), QueueFull> {
         self.disk.submit(request)
     }

@@ -142,6 +142,7 @@ impl Server {
         } = found;
         let mut checkpoint = Checkpoints::default();
         checkpoint.replayed = u64::from(report.replayed);
+        checkpoint.disk_blocks = world.blocks();
         checkpoint.cut = u64::from(report.tail.is_some());
         let mut ledger = Ledger::new(store.stats().generation);
         for (resource, amount) in resting.into_iter().flat_map(|amounts| KEPT.into_iter().zip(amounts)) {

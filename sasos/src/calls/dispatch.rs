@@ -213,7 +213,8 @@ impl Server {
                 Continuation::Durable {
                     goal: Goal::Checkpoint(number),
                     ..
-                } => self.checkpoint_reached(number).is_none(),
+                }
+                | Continuation::Growth { number, .. } => self.checkpoint_reached(number).is_none(),
                 Continuation::Snapshot { result, .. } => result.is_none(),
                 _ => self.checkpoint.is_running() || self.checkpoint.is_wanted() || self.checkpoint.is_closing(),
             },

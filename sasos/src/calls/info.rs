@@ -6,9 +6,9 @@ use abi::{
     call::arguments::{SystemControl, SystemInfo},
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
-        CONTROL_CHECKPOINT, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF, CONTROL_REBOOT,
-        CONTROL_SCRUB, DomainReport, LOG_BYTES_MAX, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_LOG, TOPIC_MEMORY,
-        TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD,
+        CONTROL_CHECKPOINT, CONTROL_DISK, CONTROL_DROP_SNAPSHOT, CONTROL_KEEP_SNAPSHOT, CONTROL_POWER_OFF,
+        CONTROL_REBOOT, CONTROL_SCRUB, DomainReport, LOG_BYTES_MAX, MemoryReport, TOPIC_BOOT, TOPIC_DOMAIN, TOPIC_LOG,
+        TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE, TOPIC_THREAD,
     },
 };
 use kcore::{SpaceId, wait::Key};
@@ -144,6 +144,7 @@ impl Server {
                 let drops = operation == CONTROL_DROP_SNAPSHOT;
                 return Outcome::from(self.snapshot_control(world, caller, drops, &arguments));
             }
+            CONTROL_DISK => return Outcome::from(self.disk_control(world, caller, argument)),
             CONTROL_SCRUB => return Outcome::from(self.scrub_control(world, caller, argument)),
             _ => return Outcome::Return(Err(Error::BadArgument)),
         };

@@ -112,6 +112,8 @@ pub struct Checkpoints {
     pub(crate) asked: Option<Asked>,
     /// Generations that are still to be asked for until all blocks of snapshots that were dropped have come back.
     pub(crate) returning: u8,
+    /// Blocks of the disk when its size was read last.
+    pub(crate) disk_blocks: u64,
     /// Slots that persistent objects gave up: the number of the checkpoint from which on the disk agrees and the first slot, to their count.
     held: Map<(u64, u64), u64>,
     /// Whether the table has changed since the last checkpoint was begun.
@@ -626,6 +628,7 @@ impl Server {
             writes: stats.writes,
             flushes: stats.flushes,
             snapshots: self.store.snapshot_count() as u64,
+            disk_blocks: self.checkpoint.disk_blocks,
             returning: u64::from(self.store.is_reclaiming() || self.checkpoint.returning > 0),
         }
     }

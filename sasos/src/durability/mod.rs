@@ -1,8 +1,9 @@
-//! Stable storage, and those who wait for it: checkpoints, freezing, syncs, snapshots, the scrub.
+//! Stable storage, and those who wait for it: checkpoints, freezing, syncs, snapshots, the scrub, the size of the disk.
 
 pub mod checkpoint;
 pub mod durable;
 pub mod freeze;
+mod growth;
 mod keeping;
 pub(crate) mod scrubbing;
 mod snapshots;

@@ -148,6 +148,13 @@ pub enum Continuation {
         /// How that went, once it is over.
         result: Option<Result<(), Error>>,
     },
+    /// `SystemControl` has asked the checkpoint with this number to make the store larger.
+    Growth {
+        /// The number.
+        number: u64,
+        /// The blocks that it is to have then.
+        blocks: u64,
+    },
     /// `SemWait` waits for the semaphore at an address, which had this serial number.
     Semaphore(u64, u64),
     /// `AddressWait` waits on the word at an address.
@@ -173,6 +180,7 @@ impl Continuation {
             Self::Durable { .. }
                 | Self::Checkpoint(_)
                 | Self::Snapshot { .. }
+                | Self::Growth { .. }
                 | Self::Cut { .. }
                 | Self::CloneFails { .. }
         )
@@ -204,6 +212,7 @@ impl Continuation {
             | Self::ApdForgets { .. }
             | Self::Checkpoint(_)
             | Self::Snapshot { .. }
+            | Self::Growth { .. }
             | Self::Semaphore(..)
             | Self::Address(_)
             | Self::Wakes(..)

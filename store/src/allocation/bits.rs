@@ -16,6 +16,15 @@ impl Bits {
         zeroed(bits.div_ceil(WORD)).map(Self)
     }
 
+    /// Has room for so many bits, the new words with that value.
+    pub(super) fn extend(&mut self, bits: u64, word: u64) -> Result<(), NoHeap> {
+        let words = usize::try_from(bits.div_ceil(WORD)).map_err(|_| NoHeap)?;
+        let more = words.saturating_sub(self.0.len());
+        self.0.try_reserve_exact(more).map_err(|_| NoHeap)?;
+        self.0.resize(words.max(self.0.len()), word);
+        Ok(())
+    }
+
     /// The next set bit from `from` on.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
         let mut at = from / WORD as usize;
@@ -54,6 +63,14 @@ impl Levels {
             Ok(bits)
         };
         Ok(Self([level(0)?, level(1)?, level(2)?]))
+    }
+
+    /// Has room for so many bits, the new words with the value that all of them [had](Levels::new). Without heap some levels are longer than they must be.
+    pub(super) fn extend(&mut self, bits: u64, word: u64) -> Result<(), NoHeap> {
+        for (level, row) in (0..).zip(&mut self.0) {
+            row.extend(bits.div_ceil(WORD.pow(level)), word)?;
+        }
+        Ok(())
     }
 
     /// The lowest level.

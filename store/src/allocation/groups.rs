@@ -17,6 +17,7 @@ use crate::world::BLOCK;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+mod extending;
 mod held;
 
 /// Words in a bitmap block.
@@ -110,6 +111,11 @@ const fn place(bit: u64) -> (usize, usize, usize, u64) {
 /// The bits of a word below one.
 fn below(bit: u64) -> u64 {
     if bit < WORD { (1 << bit) - 1 } else { u64::MAX }
+}
+
+/// The words of a group of which no block is busy.
+pub(super) fn new_words() -> Result<Vec<u64>, NoHeap> {
+    zeroed(GROUP_WORDS as u64)
 }
 
 impl Groups {
@@ -236,29 +242,36 @@ impl Groups {
             return Ok(());
         }
         self.open_area(group / AREA)?;
-        self.areas[group / AREA].groups[group % AREA].words = zeroed(GROUP_WORDS as u64)?;
+        let words = new_words()?;
+        self.install(group, words);
+        Ok(())
+    }
+
+    /// Has an absent group there with these words, in an area that is there.
+    fn install(&mut self, group: usize, words: Vec<u64>) {
+        self.areas[group / AREA].groups[group % AREA].words = words;
         self.there.put(group, true);
         self.closed.put(group, false);
         let size = self.size(group);
-        let reserved = (0..WORDS).map(|at| self.reserve(group, at)).sum::<u64>();
+        let reserved = self.reserve(group);
         self.free += size - reserved;
         self.absent -= size;
         if reserved == size {
             self.full.put(group, true);
             self.closed.put(group, true);
         }
-        Ok(())
     }
 
-    /// Makes the reserved blocks of a word busy, in a group that has come; tells how many there are.
-    fn reserve(&mut self, group: usize, at: usize) -> u64 {
-        let bits = self.reserved_in(group, at);
-        if bits == 0 {
-            return 0;
-        }
-        let found = self.areas.get_mut(group / AREA);
-        let found = found.and_then(|area| area.groups.get_mut(group % AREA));
-        found.map_or(0, |found| found.add_busy(at, bits)).into()
+    /// Makes the reserved blocks of a group busy that has come; tells how many of them were not.
+    fn reserve(&mut self, group: usize) -> u64 {
+        let start = group as u64 * BITS;
+        let end = start + self.size(group);
+        let (from, to) = (
+            self.reserved.start.clamp(start, end),
+            self.reserved.end.clamp(start, end),
+        );
+        let found = self.group_mut(start);
+        found.map_or(0, |found| found.add_busy_range(from - start, to - start))
     }
 
     /// Gives the heap of a group back of which no block is busy.

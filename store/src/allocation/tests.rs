@@ -151,15 +151,24 @@ struct Model {
     used: BTreeSet<u64>,
     held: [BTreeSet<u64>; 2],
     young: BTreeSet<u64>,
+    /// Where bitmaps stood before they moved, and how many commits there were since.
+    retired: Vec<(Range<u64>, u32)>,
 }
 
 impl Model {
     fn is_busy(&self, block: u64) -> bool {
-        self.used.contains(&block) || self.held.iter().any(|held| held.contains(&block))
+        self.retired.iter().any(|(blocks, _)| blocks.contains(&block))
+            || self.used.contains(&block)
+            || self.held.iter().any(|held| held.contains(&block))
     }
 
     fn busy(&self) -> u64 {
-        (self.used.len() + self.held[0].len() + self.held[1].len()) as u64
+        self.used.len() as u64 + self.held()
+    }
+
+    fn held(&self) -> u64 {
+        let retired = self.retired.iter().map(|(blocks, _)| blocks.end - blocks.start);
+        retired.sum::<u64>() + (self.held[0].len() + self.held[1].len()) as u64
     }
 }
 
@@ -174,6 +183,8 @@ struct Life {
     generation: u64,
     /// The blocks that the generation before used, and those of the current one.
     stable: [BTreeSet<u64>; 2],
+    /// The layout of the generation before, and its bitmap, if that one was the last of its size.
+    smaller: Option<(Geometry, OnDisk)>,
     random: u64,
 }
 
@@ -187,7 +198,7 @@ impl Life {
     }
 
     fn data(&self) -> u64 {
-        self.geometry.total - self.geometry.data_start()
+        self.geometry.data_blocks()
     }
 
     fn alloc(&mut self, is_young: bool) {
@@ -220,6 +231,17 @@ impl Life {
     /// Writes a region as a checkpoint does. If it fails, the disk has some of it.
     fn write(&mut self, fails: bool) {
         let region = region_of(self.generation + 1);
+        let mut growth = self.allocation.take_growth();
+        if let Some(growth) = &mut growth {
+            while !self.allocation.make_room(growth).expect("heap") {}
+        }
+        let layout = growth.as_ref().map_or(self.geometry, |growth| growth.geometry);
+        let moves = layout.bitmaps != self.geometry.bitmaps;
+        // Nothing stands in the new place yet, and what is written there is not what a fall back finds.
+        let before = core::mem::take(&mut self.disk[region]);
+        if !moves {
+            self.disk[region].clone_from(&before);
+        }
         let mut from = 0;
         while let Some(group) = self.allocation.next_stale(region, from) {
             from = group + 1;
@@ -239,6 +261,9 @@ impl Life {
         }
         if fails {
             self.allocation.restale(region);
+            if moves {
+                self.disk[region] = before;
+            }
             return;
         }
         // Where there is no checksum the disk holds what an earlier mount left.
@@ -249,7 +274,7 @@ impl Life {
             set.map(|bit| self.geometry.data_start() + *group as u64 * BITS + bit)
         });
         assert!(bits.eq(self.model.used.iter().copied()), "the disk has other blocks");
-        for index in 0..self.geometry.index_blocks() as usize {
+        for index in 0..layout.index_blocks() as usize {
             let mut sums = [0; BLOCK];
             self.allocation.encode_index(region, index, &mut sums);
             let count = sums.iter().map(|&byte| usize::from(byte)).sum();
@@ -259,12 +284,42 @@ impl Life {
             );
         }
         self.allocation.commit(region);
+        self.smaller = None;
+        if let Some(mut growth) = growth {
+            self.allocation.grow(&growth);
+            let (before, after) = (self.geometry, growth.geometry);
+            while self.allocation.grow_some(&mut growth) {}
+            self.grown(before, after, moves);
+        }
+        self.model.retired.iter_mut().for_each(|retired| retired.1 += 1);
+        self.model.retired.retain(|retired| retired.1 < 2);
         self.generation += 1;
         self.model.young.clear();
         self.model.held = [BTreeSet::new(), core::mem::take(&mut self.model.held[0])];
         self.stable = [core::mem::take(&mut self.stable[1]), self.model.used.clone()];
         let promised = self.random(2 * BITS);
         while self.allocation.release_some(promised) {}
+    }
+
+    /// The generation that is about to be durable has a larger size.
+    fn grown(&mut self, before: Geometry, after: Geometry, moves: bool) {
+        let mut bitmap = self.disk[region_of(self.generation)].clone();
+        if moves {
+            for number in [0, 2] {
+                self.disk[region_of(self.generation + number)].clear();
+            }
+            if before.has_grown() {
+                self.model.retired.push((before.among_data(), 0));
+            }
+        }
+        bitmap.retain(|_, bytes| *bytes != [0; BLOCK]);
+        self.smaller = Some((before, bitmap));
+        self.geometry = after;
+    }
+
+    /// The disk has become larger by so many blocks; sometimes that is too little.
+    fn grow(&mut self, more: u64) {
+        self.allocation.ask_to_grow(self.geometry.total + more);
     }
 
     /// A power cut, and a mount behind it.
@@ -274,19 +329,27 @@ impl Life {
             used: now.clone(),
             held: [BTreeSet::new(), before.difference(now).copied().collect()],
             young: BTreeSet::new(),
+            retired: Vec::new(),
         };
         self.allocation = Allocation::new(self.geometry, Breaks::NONE).expect("heap");
         let (now, before) = (region_of(self.generation), region_of(self.generation - 1));
         for (&group, bytes) in &self.disk[now] {
             assert_eq!(self.allocation.load(now, group, (bytes, 1)), Ok(true));
         }
-        for (&group, bytes) in &self.disk[before] {
+        let smaller = self.smaller.as_ref();
+        if let Some((layout, _)) = smaller.filter(|(layout, _)| layout.bitmaps != self.geometry.bitmaps) {
+            for block in layout.among_data() {
+                self.allocation.hold_block_before(block).expect("heap");
+                self.model.held[1].insert(block);
+            }
+        }
+        for (&group, bytes) in smaller.map_or(&self.disk[before], |(_, bitmap)| bitmap) {
             self.allocation.load_before(group, bytes).expect("heap");
         }
     }
 
     fn check(&self) {
-        let held = (self.model.held[0].len() + self.model.held[1].len()) as u64;
+        let held = self.model.held();
         let known = (self.allocation.free_blocks(), self.allocation.held_blocks());
         assert_eq!(known, (self.data() - self.model.busy(), held));
         for group in 0..self.allocation.bitmap_blocks() {
@@ -300,50 +363,94 @@ impl Life {
     }
 }
 
-/// Random lives of a disk of four groups, beside a plain set of blocks: allocations, frees, attempts that fail, commits, mounts.
+/// Random lives of a disk, beside a plain set of blocks: allocations, frees, attempts that fail, commits, mounts, and growth if it grows.
+fn live(seed: u64, grows: bool) {
+    let geometry = Geometry::new(if grows { 60_000 } else { 115_000 }, None).expect("a layout");
+    let mut life = Life {
+        geometry,
+        allocation: Allocation::new(geometry, Breaks::NONE).expect("heap"),
+        model: Model::default(),
+        disk: Default::default(),
+        generation: 1,
+        stable: Default::default(),
+        smaller: None,
+        random: seed,
+    };
+    for _ in 0..100 {
+        match life.random(12) {
+            0..4 => {
+                let (many, is_young) = (life.random(12_000), life.random(3) == 0);
+                (0..many).for_each(|_| life.alloc(is_young));
+            }
+            4..7 => {
+                let (from, many) = (geometry.data_start() + life.random(life.data()), life.random(30_000));
+                let all: Vec<u64> = life.model.used.range(from..from + many).copied().collect();
+                let one_in = 1 + life.random(3);
+                for block in all {
+                    if life.random(one_in) == 0 {
+                        life.free(block);
+                    }
+                }
+                life.free(from);
+            }
+            7 => life.write(true),
+            8..10 => life.write(false),
+            10 if life.generation > 1 => life.mount(),
+            _ if grows && life.geometry.total < 300_000 => {
+                let more = [3, 900, 11_000, 40_000][life.random(4) as usize];
+                life.grow(more);
+            }
+            _ => {
+                let wanted = life.random(life.data());
+                let can = life.allocation.promise(wanted);
+                assert_eq!(can.is_ok(), wanted <= life.allocation.free_blocks());
+                assert!(can.is_err() || life.allocation.groups.free() >= wanted);
+            }
+        }
+        life.check();
+    }
+    assert!(!grows || life.geometry.total > 70_000, "it has hardly grown");
+}
+
 #[test]
 fn groups_do_what_a_set_of_blocks_does() {
-    for seed in 0..6 {
-        let geometry = Geometry::new(115_000, None).expect("a layout");
-        let mut life = Life {
-            geometry,
-            allocation: Allocation::new(geometry, Breaks::NONE).expect("heap"),
-            model: Model::default(),
-            disk: Default::default(),
-            generation: 1,
-            stable: Default::default(),
-            random: seed,
-        };
-        for _ in 0..100 {
-            match life.random(12) {
-                0..4 => {
-                    let (many, is_young) = (life.random(12_000), life.random(3) == 0);
-                    (0..many).for_each(|_| life.alloc(is_young));
-                }
-                4..7 => {
-                    let (from, many) = (geometry.data_start() + life.random(life.data()), life.random(30_000));
-                    let all: Vec<u64> = life.model.used.range(from..from + many).copied().collect();
-                    let one_in = 1 + life.random(3);
-                    for block in all {
-                        if life.random(one_in) == 0 {
-                            life.free(block);
-                        }
-                    }
-                    life.free(from);
-                }
-                7 => life.write(true),
-                8..10 => life.write(false),
-                10 if life.generation > 1 => life.mount(),
-                _ => {
-                    let wanted = life.random(life.data());
-                    let can = life.allocation.promise(wanted);
-                    assert_eq!(can.is_ok(), wanted <= life.allocation.free_blocks());
-                    assert!(can.is_err() || life.allocation.groups.free() >= wanted);
-                }
-            }
-            life.check();
-        }
+    (0..6).for_each(|seed| live(seed, false));
+}
+
+#[test]
+fn groups_that_come_while_the_store_grows_do_what_a_set_of_blocks_does() {
+    (0..8).for_each(|seed| live(seed, true));
+}
+
+/// All blocks are there in the end: those of before, what is new, and each place of the bitmaps but the last one.
+#[test]
+fn a_disk_grows_to_the_largest_size_with_all_its_blocks() {
+    let geometry = Geometry::new(900, None).expect("a layout");
+    let mut allocation = Allocation::new(geometry, Breaks::NONE).expect("heap");
+    let used: Vec<u64> = (0..700).map_while(|_| allocation.alloc()).collect();
+    let mut total = 900;
+    for (generation, to) in [(2, 3 * BITS), (3, 3 * BITS + 90), (4, 1 << 30), (5, crate::BLOCKS_MAX)] {
+        let to = allocation.geometry.grown(to).expect("a size");
+        allocation.ask_to_grow(to.total);
+        let mut growth = allocation.take_growth().expect("it was asked for");
+        while !allocation.make_room(&mut growth).expect("heap") {}
+        let free = allocation.free_blocks();
+        assert_eq!(allocation.blocks(), total - geometry.data_start());
+        allocation.commit(region_of(generation));
+        allocation.grow(&growth);
+        while allocation.grow_some(&mut growth) {}
+        assert!(allocation.free_blocks() > free && allocation.groups.is_consistent());
+        total = to.total;
     }
+    for _ in 0..2 {
+        allocation.commit(0);
+        while allocation.release_some(u64::MAX) {}
+    }
+    let bitmaps = allocation.geometry.among_data();
+    assert_eq!(bitmaps.end - bitmaps.start, 3 * (131_072 + 256));
+    let reachable = allocation.geometry.data_blocks() - used.len() as u64;
+    assert_eq!(allocation.free_blocks(), reachable);
+    assert!(allocation.groups.is_consistent());
 }
 
 /// An empty disk of the largest size takes little heap, and where it is emptied again, all but what is promised and a group comes back.

@@ -21,6 +21,8 @@ pub(super) enum Phase {
     Table,
     /// A snapshot is made of what is written by now, or the list of those that stay.
     Snapshots,
+    /// Heap is found for a larger store.
+    Grow,
     Bitmap,
     Index,
     /// Until everything is written, for a flush covers only what is complete.
@@ -48,7 +50,8 @@ impl Phase {
             Self::Nodes => Self::Freed,
             Self::Freed => Self::Table,
             Self::Table => Self::Snapshots,
-            Self::Snapshots => Self::Bitmap,
+            Self::Snapshots => Self::Grow,
+            Self::Grow => Self::Bitmap,
             Self::Bitmap => Self::Index,
             Self::Index => Self::Drain,
             Self::Drain | Self::Record => Self::Flush,

@@ -72,6 +72,7 @@ impl Store {
             || pages + changed.count() + changes == 0
             || !leaves_nothing
             || self.unnoted.is_some()
+            || self.allocation.is_to_grow()
             || nodes > self.unwritten_nodes_max
             || self.allocation.held_blocks() + pages as u64 > left / 4
         {

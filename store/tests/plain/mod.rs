@@ -8,7 +8,8 @@ use std::ops::Range;
 pub struct PlainWorld {
     /// Blocks that were written.
     pub disk: BTreeMap<u64, [u8; BLOCK]>,
-    blocks: u64,
+    /// Blocks of the disk.
+    pub blocks: u64,
     memory: Vec<[u8; BLOCK]>,
     free: Vec<Frame>,
     done: VecDeque<(u32, Result<(), DiskError>)>,

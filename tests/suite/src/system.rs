@@ -246,9 +246,10 @@ fn random(_: &Setting) -> Outcome {
 
 fn control_refusals(_: &Setting) -> Outcome {
     let control = |operation, argument| call::system_control(operation, argument, 0, 0, 0);
-    for operation in [abi::layout::CONTROL_DROP_SNAPSHOT + 1, 100, u64::MAX] {
+    for operation in [abi::layout::CONTROL_DISK + 1, 100, u64::MAX] {
         ensure_error!(control(operation, 0), BadArgument);
     }
+    ensure_error!(control(abi::layout::CONTROL_DISK, 2), BadArgument);
     // No snapshot has these for a name.
     for word in [0, 1, 0x2f61, 0x61_0061, u64::MAX] {
         for operation in [abi::layout::CONTROL_KEEP_SNAPSHOT, abi::layout::CONTROL_DROP_SNAPSHOT] {

@@ -147,6 +147,55 @@ pub fn mem(_: &mut Shell, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
+pub fn disk(_: &mut Shell, arguments: &[&str]) -> Outcome {
+    let grows = match arguments {
+        [] => false,
+        ["grow"] => true,
+        _ => return Err(Complaint::Usage),
+    };
+    let before = system::store()?.blocks;
+    let size = match system::measure_disk() {
+        Err(abi::Error::Protection) => return said("disk: only who may switch the system off may do this".into()),
+        size => size?,
+    };
+    let bytes = |blocks: u64| Bytes(blocks * PAGE);
+    if size < before {
+        return said(format!(
+            "disk: the disk has become smaller: it has {}, and the system uses {} of it. What stands behind its end cannot be read or written: make it as large as it was, and then 'disk'",
+            bytes(size),
+            bytes(before)
+        ));
+    }
+    if grows {
+        match system::grow_store() {
+            Err(abi::Error::DiskFull) => {
+                return said(format!(
+                    "disk: it has grown by too little, from {} to {}: what tells of the new part has no room in it. Make it larger by one part in 10,000 of it at least",
+                    bytes(before),
+                    bytes(size)
+                ));
+            }
+            Err(abi::Error::DiskError) => {
+                return said("disk: the checkpoint that was to take the new part has failed, so the system goes on with the size that it has".into());
+            }
+            grown => grown?,
+        }
+    }
+    let store = system::store()?;
+    println!("disk       {:>10}", bytes(store.disk_blocks));
+    println!("  in use   {:>10}", bytes(store.blocks));
+    println!("  free     {:>10}", bytes(store.free));
+    if store.blocks > before {
+        println!("it had {} before", bytes(before));
+    } else if store.disk_blocks > store.blocks {
+        println!(
+            "{} are new: 'disk grow' takes them",
+            bytes(store.disk_blocks - store.blocks)
+        );
+    }
+    Ok(())
+}
+
 pub fn sync(_: &mut Shell, arguments: &[&str]) -> Outcome {
     none(arguments)?;
     Ok(system::checkpoint()?)

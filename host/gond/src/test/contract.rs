@@ -1,7 +1,7 @@
 //! Stage `contract`: what `gond` promises on its command line, seen from outside, with the real system.
 
 mod accidents;
-
+mod growth;
 mod losses;
 mod nonsense;
 mod person;
@@ -94,6 +94,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     unnamed::run(&mut stand)?;
     shelf::run(&mut stand)?;
     states::run(&mut stand)?;
+    growth::run(&mut stand)?;
     accidents::run(&mut stand)?;
     person::run(&mut stand)
 }

@@ -26,7 +26,7 @@ const GUIDES: [(&str, usize); 11] = [
     ("docs/mutants.md", 1),
     ("docs/fuzzing.md", 1),
     ("docs/crashes.md", 1),
-    ("docs/guide/debugging.md", 2),
+    ("docs/guide/debugging.md", 3),
     ("docs/guide/modules.md", 2),
     ("docs/guide/nucleus.md", 0),
     ("docs/modules.md", 5),

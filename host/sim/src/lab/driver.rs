@@ -95,6 +95,8 @@ pub(super) struct Driver {
     /// Disks that were judged since the last start, each with what was acknowledged then.
     judged: HashSet<(u64, u64, usize)>,
     acknowledged: u64,
+    /// The blocks of the store when it told of a checkpoint last.
+    blocks: u64,
     /// The last generation that the store has told of.
     generation: u64,
     next_slot: u64,
@@ -144,6 +146,7 @@ impl Driver {
             options,
             journal,
             world,
+            blocks: store.stats().blocks,
             generation: store.stats().generation,
             store,
             live: State::new(),
@@ -201,6 +204,8 @@ impl Driver {
             104 => {
                 if self.rng.one_in(2) {
                     self.grow()?;
+                } else {
+                    self.grow_mounted()?;
                 }
             }
             107..111 => self.snapshot()?,

@@ -238,7 +238,7 @@ impl Driver {
         self.next_slot = report.first_slot;
         self.tally.refused_pages += self.world.memory.refused;
         self.world = world;
-        self.generation = store.stats().generation;
+        (self.generation, self.blocks) = (store.stats().generation, store.stats().blocks);
         self.store = store;
         self.live = self.durable.clone();
         self.stored = self.durable.clone();

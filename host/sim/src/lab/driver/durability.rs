@@ -250,6 +250,8 @@ impl Driver {
                 self.tally.small_checkpoints += u64::from(generation == self.generation);
                 self.generation = generation;
                 self.tally.checkpoints += 1;
+                self.tally.mounted_growths += u64::from(self.store.stats().blocks > self.blocks);
+                self.blocks = self.store.stats().blocks;
                 while self.store.page_over().is_some() {}
                 let store = &self.store;
                 let durable = self.unusable.extract_if(.., |&base, _| !store.awaits_deletion(base));

@@ -15,9 +15,9 @@ const SMALL: u64 = 400;
 impl Driver {
     /// The power is cut, the disk becomes larger, and the store grows, perhaps with more cuts on the way.
     pub(super) fn grow(&mut self) -> Check {
-        let before = self.store.stats().blocks;
         let image = self.cut()?;
         let mut rng = self.rng.fork();
+        let before = self.size_of(image.crash(&[], rng.fork()))?;
         let total = self.larger(image.blocks(), &mut rng);
         let mut image = image;
         image.set_blocks(total);
@@ -47,6 +47,17 @@ impl Driver {
         }
         self.mount_again(image)?;
         Ok(())
+    }
+
+    /// The disk becomes larger while it is in use, and the next checkpoint is to take what is new.
+    pub(super) fn grow_mounted(&mut self) -> Check {
+        let mut rng = self.rng.fork();
+        let total = self.larger(self.world.disk.blocks(), &mut rng);
+        self.world.disk.set_blocks(total);
+        match self.tried(|store, world| store.grow_mounted(world, total)) {
+            Ok(()) | Err(GrowError::Size(BadSize::TooLittle(_))) => Ok(()),
+            Err(error) => Err(format!("asked for {total} blocks: {error:?}")),
+        }
     }
 
     /// A size for a larger disk: a little more, or with more bitmaps.
