@@ -601,11 +601,12 @@ impl Checkpoint {
             }
         }
         while store.may_go_on(COST_STEP) {
-            let more = store.own_some()
-                || match self.failure {
-                    None => self.commit_step(store),
-                    Some(_) => self.abort_step(store),
-                };
+            let more = match self.failure {
+                None => self.commit_step(store),
+                Some(_) => self.abort_step(store),
+            };
+            // Last, for a snapshot that is made holds what is used.
+            let more = more || store.own_some();
             if more {
                 store.spend(COST_STEP);
                 continue;

@@ -166,6 +166,8 @@ pub struct Tally {
     pub failed_checkpoints: u64,
     /// Syncs that were acknowledged.
     pub syncs: u64,
+    /// Those of them that went ahead of a checkpoint.
+    pub syncs_ahead: u64,
     /// Syncs that were left to a checkpoint.
     pub refused_syncs: u64,
     /// Syncs that failed.
@@ -219,6 +221,7 @@ impl Tally {
             small_checkpoints,
             failed_checkpoints,
             syncs,
+            syncs_ahead,
             refused_syncs,
             failed_syncs,
             replayed,
@@ -250,6 +253,7 @@ impl Tally {
         self.small_checkpoints += small_checkpoints;
         self.failed_checkpoints += failed_checkpoints;
         self.syncs += syncs;
+        self.syncs_ahead += syncs_ahead;
         self.refused_syncs += refused_syncs;
         self.failed_syncs += failed_syncs;
         self.replayed += replayed;

@@ -34,6 +34,10 @@ fn every_invariant_that_is_off_is_noticed() {
         broken::<3>,
         broken::<4>,
         broken::<5>,
+        broken::<6>,
+        broken::<7>,
+        broken::<8>,
+        broken::<9>,
     ];
     for (invariant, mount) in Invariant::ALL.into_iter().zip(MOUNTS) {
         let subject = Subject { mount, lie: None };

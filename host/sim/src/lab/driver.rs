@@ -4,7 +4,8 @@
 //! begins checkpoints and syncs, and takes up events. Beside the state as it is (`live`) it keeps
 //! the state as the store alone would show it (`stored`, without dirty pages), the last durable
 //! state, and the jobs begun since. After a crash the store must show the durable state, or that
-//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half.
+//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half. A sync may go ahead of the checkpoint before it: then it is durable without the
+//! pages of that (`bare`), and with them as soon as the checkpoint is.
 
 mod changes;
 mod crashes;
@@ -62,8 +63,9 @@ struct InFlight {
     /// The sync it belongs to, if it is one.
     job: Option<Ticket>,
     written: Page,
-    /// The state that the store showed before.
+    /// The state that the store showed before, and the one without the running checkpoint's pages.
     before: Page,
+    bare_before: Page,
 }
 
 pub(super) struct Driver {
@@ -75,6 +77,9 @@ pub(super) struct Driver {
     store: Store,
     live: State,
     stored: State,
+    /// The same without the pages of the checkpoint that runs or waits: what syncs that go ahead of it make durable.
+    bare: Option<State>,
+    last_ticket: Ticket,
     durable: State,
     /// The durable states before that one, the newest last.
     pub(super) history: VecDeque<State>,
@@ -82,7 +87,7 @@ pub(super) struct Driver {
     /// Jobs that failed and may be durable all the same.
     maybe: Vec<Job>,
     dirty: BTreeSet<PageName>,
-    in_flight: BTreeMap<PageName, InFlight>,
+    in_flight: Vec<(PageName, InFlight)>,
     /// Pages that came back and whose job is not done.
     returned: Vec<(PageName, InFlight)>,
     /// Reads under way, with what they should give; nothing once the page has changed.
@@ -148,12 +153,14 @@ impl Driver {
             store,
             live: State::new(),
             stored: State::new(),
+            bare: None,
+            last_ticket: Ticket(0),
             durable: State::new(),
             history: VecDeque::new(),
             jobs: VecDeque::new(),
             maybe: Vec::new(),
             dirty: BTreeSet::new(),
-            in_flight: BTreeMap::new(),
+            in_flight: Vec::new(),
             returned: Vec::new(),
             reading: BTreeMap::new(),
             unusable: BTreeMap::new(),

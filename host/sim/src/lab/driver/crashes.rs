@@ -4,7 +4,7 @@ use super::rows::all_records;
 use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY, RUNS};
 use crate::disk::{CrashDisk, Fate};
 use crate::lab::mend::judge_sound;
-use crate::lab::model::{Object, Page, State, is_filled};
+use crate::lab::model::{Job, Object, Page, State, enter, is_filled};
 use crate::own::{self, Tried};
 use crate::rng::Rng;
 use crate::world::SimWorld;
@@ -38,7 +38,30 @@ impl Driver {
                 all.push(state.clone());
             }
         }
+        self.candidates_ahead(&mut all);
         all
+    }
+
+    /// Those without a checkpoint, where syncs behind it have gone ahead.
+    fn candidates_ahead(&self, all: &mut Vec<State>) {
+        let chain: Vec<&Job> = self.maybe.iter().chain(&self.jobs).collect();
+        let checkpoints = chain.iter().enumerate();
+        for (at, _) in checkpoints.filter(|(_, job)| matches!(job, Job::Checkpoint(..))) {
+            let mut before = self.durable.clone();
+            let mut starts = vec![before.clone()];
+            for job in &chain[..at] {
+                job.apply(&mut before);
+            }
+            starts.push(before);
+            for mut state in starts {
+                for job in &chain[at..] {
+                    if let Job::Sync(_, _, Some(ahead)) = job {
+                        enter(ahead, &mut state);
+                        all.push(state.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// Power-off and on, cleanly.
@@ -243,6 +266,7 @@ impl Driver {
         self.live = self.durable.clone();
         self.stored = self.durable.clone();
         self.jobs.clear();
+        (self.bare, self.last_ticket) = (None, store::Ticket(0));
         self.maybe.clear();
         self.dirty.clear();
         self.in_flight.clear();
