@@ -94,7 +94,9 @@ impl Recording {
 
     /// Sums the record up; tells whether that is done.
     pub(crate) fn sum_up(&mut self, store: &mut Store) -> bool {
-        while let Some((chain, draft)) = &mut self.draft {
+        while self.summed.is_none()
+            && let Some((chain, draft)) = &mut self.draft
+        {
             let cost = COST_SUM + draft.left_to_sum() as u64;
             if !store.may_go_on(cost) {
                 return false;
@@ -102,7 +104,6 @@ impl Recording {
             store.spend(cost);
             if let Some(checksum) = draft.sum_up(&store.checksums, Self::start(store, chain)) {
                 self.summed = Some((checksum, draft.blocks().len() as u64));
-                break;
             }
         }
         true
