@@ -43,6 +43,8 @@ pub struct Options {
     pub memory: bool,
     /// Whether disks are damaged before they are judged.
     pub rot: bool,
+    /// Whether the life is about syncs that go ahead of checkpoints.
+    pub ahead: bool,
 }
 
 pub(super) type Check<T = ()> = Result<T, String>;
@@ -186,6 +188,11 @@ impl Driver {
                 _ => {}
             }
         }
+        if self.options.ahead && !self.rng.one_in(4) {
+            self.step_ahead()?;
+            self.events()?;
+            return self.trouble.take().map_or(Ok(()), Err);
+        }
         match self.rng.below(112) {
             0..6 => self.create()?,
             6..38 => self.write(),
@@ -228,6 +235,61 @@ impl Driver {
 }
 
 impl Driver {
+    /// A step of a life about syncs that go ahead: the disk does little between two of them, and the power is cut again and again while the life goes on.
+    fn step_ahead(&mut self) -> Check {
+        match self.rng.below(40) {
+            0..4 => self.checkpoint(CheckpointKind::Generation)?,
+            4..10 => self.write(),
+            10..16 => self.sync(),
+            16..19 => self.write_again(),
+            19 => self.create()?,
+            20 => self.delete()?,
+            21 => self.resize()?,
+            22..24 => self.discard(),
+            24 => self.limit(),
+            25 => self.change_record()?,
+            26 => self.act()?,
+            27 => self.naming()?,
+            28 => self.read()?,
+            _ => {
+                for _ in 0..self.rng.below(4) {
+                    self.world.step();
+                    self.events()?;
+                }
+                if self.rng.one_in(3) {
+                    self.judge_now()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a page that a job has, and makes it durable at once.
+    fn write_again(&mut self) {
+        let away: Vec<PageName> = self
+            .in_flight
+            .iter()
+            .chain(&self.returned)
+            .map(|(name, _)| *name)
+            .collect();
+        let away: Vec<PageName> = away
+            .into_iter()
+            .filter(|name| {
+                self.live
+                    .get(&name.0)
+                    .is_some_and(|object| name.1 < object.record.pages)
+            })
+            .filter(|name| !self.is_directory(name.0) && !self.is_syncing(*name))
+            .collect();
+        if away.is_empty() {
+            return;
+        }
+        let name = *self.rng.pick(&away);
+        if self.write_page(name.0, name.1).is_some() {
+            self.begin_sync(vec![name], &[]);
+        }
+    }
+
     /// A call of the store, in which memory may be refused.
     fn tried<T>(&mut self, call: impl FnOnce(&mut Store, &mut SimWorld) -> T) -> T {
         let _tried = Tried::begin();

@@ -134,6 +134,13 @@ impl Driver {
         }
     }
 
+    /// Judges what a cut here would leave, and goes on as if there was none.
+    pub(super) fn judge_now(&mut self) -> Check {
+        self.tally.crashes += 1;
+        let candidates = self.candidates();
+        self.judge_cuts(&candidates, Care::Some)
+    }
+
     /// Cuts the power here, judges what it may leave, and goes on with one of these disks.
     pub(super) fn crash(&mut self) -> Check {
         let image = self.cut()?;

@@ -65,7 +65,8 @@ impl Driver {
             }
             Err(error) => return Err(format!("checkpoint: {error:?}")),
         }
-        self.jobs.push_back(Job::Checkpoint(self.live.clone(), self.last_ticket));
+        self.jobs
+            .push_back(Job::Checkpoint(self.live.clone(), self.last_ticket));
         self.bare = Some(bare);
         self.snapshot_begins();
         if self.live != self.stored {
@@ -312,6 +313,8 @@ impl Driver {
         self.acknowledged += 1;
         self.note_history(self.durable.clone());
         enter(&ahead, &mut self.durable);
+        // A disk that has lost the record behind the checkpoint shows that.
+        self.note_history(all.clone());
         enter(&objects, &mut all);
         self.jobs.push_front(Job::Checkpoint(all, begun));
         self.maybe.clear();
