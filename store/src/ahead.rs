@@ -19,11 +19,11 @@ use crate::event::{DirtyPage, Failure};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::NoHeap;
 use crate::jobs::{Progress, Running, Work};
-use crate::journal::{Chain, Item, PAGE_BYTES, record_blocks};
+use crate::journal::{Chain, Item, record_blocks};
 use crate::map::{Entry, Path};
 use crate::pending::Journaled;
 use crate::recording::Recording;
-use crate::store::{COST_READ, COST_STEP, JournalState, Store};
+use crate::store::{COST_READ, JournalState, Store};
 use crate::sync::{GROUP_MAX, SyncGroup, SyncRequest};
 use crate::world::World;
 use crate::writing::COST_NODE;
@@ -35,7 +35,9 @@ const CHANGES_MAX: usize = 32;
 /// Blocks whose fate is decided in one step of the end of a checkpoint.
 const TAKEN_PIECE: usize = 4;
 /// The cost of looking what a checkpoint has of an object, or of a page.
-const COST_CARRIED: u64 = 300;
+const COST_CARRIED: u64 = 150;
+/// The cost of looking which syncs go ahead together, at most.
+const COST_GATHER: u64 = 6_000;
 /// The cost of landing a page whose path is there.
 const COST_LANDED: u64 = 2_500;
 
@@ -229,12 +231,17 @@ impl Store {
         if !first.may_go_ahead || !is_open || !job.takes_syncs() || self.idle_group.is_none() {
             return None;
         }
-        let (mut count, mut pages, mut own, mut carried) = (0, 0, 0, 0);
-        let mut cost = 0;
+        if !self.may_go_on(COST_GATHER) {
+            return None;
+        }
+        let Running::Checkpoint(job) = &self.running else {
+            return None;
+        };
+        let (mut count, mut pages, mut own, mut carried, mut cost) = (0, 0, 0, 0, 0);
         for work in self.queue.iter().take(GROUP_MAX) {
             let Work::Sync(next) = work else { break };
             cost += COST_CARRIED * (next.touched.len() + next.pages.len()) as u64;
-            if count > 0 && cost > COST_STEP {
+            if count > 0 && cost > COST_GATHER {
                 break;
             }
             let Some(more) = self.carried_for(job, next) else { break };
@@ -421,5 +428,3 @@ impl SyncGroup {
         store.ahead.put(page.base, page.page, entry, nodes);
     }
 }
-
-const _: () = assert!(PAGE_BYTES < 64, "a page is a small item");
