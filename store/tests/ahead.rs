@@ -5,8 +5,8 @@ mod plain;
 use plain::PlainWorld;
 use std::ops::Range;
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord, Operation,
-    PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store, Ticket,
+    BLOCK, BadPage, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord,
+    Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store, Ticket,
 };
 
 const BLOCKS: u64 = 40_000;

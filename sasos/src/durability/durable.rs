@@ -249,7 +249,10 @@ impl Server {
     /// # Errors
     /// The need to wait.
     pub(crate) fn wait_for_ranges<W: World>(&mut self, world: &W, ranges: &[Range]) -> Step<()> {
-        let pages = ranges.iter().map(|range| range.to.saturating_sub(range.from) / PAGE).sum::<u64>();
+        let pages = ranges
+            .iter()
+            .map(|range| range.to.saturating_sub(range.from) / PAGE)
+            .sum::<u64>();
         let may_go_ahead = pages <= SYNC_PAGES_MAX as u64 && !self.checkpoint.is_freezing();
         for range in ranges {
             let object = self.objects.get(range.id);
@@ -258,7 +261,8 @@ impl Server {
                 self.wait_for_writing(range.id)?;
                 continue;
             }
-            self.budget.spend(COST_TABLE.times(range.to.saturating_sub(range.from) / PAGE));
+            self.budget
+                .spend(COST_TABLE.times(range.to.saturating_sub(range.from) / PAGE));
             if self.has_frozen(world, range) {
                 return Err(Stop::Wait(Key::Checkpoint));
             }

@@ -30,21 +30,37 @@ impl Driver {
     /// The states that a mount may show.
     pub(in crate::lab) fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
+        let chain = self.chain();
         // Jobs that failed early are certainly missing while later ones may be there.
         for skipped in 0..=self.maybe.len() {
             let mut state = self.durable.clone();
-            for job in self.maybe[skipped..].iter().chain(&self.jobs) {
+            for job in &chain[skipped..] {
                 job.apply(&mut state);
                 all.push(state.clone());
             }
         }
-        self.candidates_ahead(&mut all);
+        self.candidates_ahead(&chain, &mut all);
         all
     }
 
+    /// The jobs that are or may be on the disk, in the order in which they were begun: a sync that went ahead of a checkpoint may have failed while that goes on.
+    fn chain(&self) -> Vec<&Job> {
+        let mut chain: Vec<&Job> = self.maybe.iter().collect();
+        for job in &self.jobs {
+            let at = match job {
+                Job::Checkpoint(_, begun) => {
+                    let mut before = chain.iter();
+                    before.position(|other| other.ticket().is_some_and(|ticket| ticket > *begun))
+                }
+                Job::Sync(..) => None,
+            };
+            chain.insert(at.unwrap_or(chain.len()), job);
+        }
+        chain
+    }
+
     /// Those without a checkpoint, where syncs behind it have gone ahead.
-    fn candidates_ahead(&self, all: &mut Vec<State>) {
-        let chain: Vec<&Job> = self.maybe.iter().chain(&self.jobs).collect();
+    fn candidates_ahead(&self, chain: &[&Job], all: &mut Vec<State>) {
         let checkpoints = chain.iter().enumerate();
         for (at, _) in checkpoints.filter(|(_, job)| matches!(job, Job::Checkpoint(..))) {
             let mut before = self.durable.clone();
