@@ -219,6 +219,26 @@ impl Allocation {
 
     /// A block that nothing durable reaches.
     pub(crate) fn alloc(&mut self) -> Option<u64> {
+        let found = self.take_free()?;
+        Some(self.taken(found))
+    }
+
+    /// Such a block that no generation may name before it is [owned](Allocation::own).
+    pub(crate) fn alloc_ahead(&mut self) -> Option<u64> {
+        let (bit, _) = self.take_free()?;
+        self.groups.put_used(bit, false);
+        Some(self.geometry.data_start() + bit)
+    }
+
+    /// What is built from now on may name a block.
+    pub(crate) fn own(&mut self, block: u64) {
+        let bit = block - self.geometry.data_start();
+        let is_new = self.groups.put_used(bit, true);
+        self.taken((bit, is_new));
+    }
+
+    /// Takes a free block; tells whether it was unused.
+    fn take_free(&mut self) -> Option<(u64, bool)> {
         if self.groups.free() + self.groups.absent() == 0 {
             self.release_some(u64::MAX);
         }
@@ -227,7 +247,7 @@ impl Allocation {
             None => self.take_next()?,
         };
         self.hint = (taken.0 / WORD) as usize;
-        Some(self.taken(taken))
+        Some(taken)
     }
 
     /// Takes the next free block, or without heap for its group one for which none is needed.

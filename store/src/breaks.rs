@@ -18,18 +18,30 @@ pub enum Invariant {
     Pins,
     /// 6: after recovery a new generation is committed before a sync is accepted.
     CommitAfterRecovery,
+    /// 7: a sync that goes ahead of a checkpoint has its record in the journals of both generations.
+    BothJournals,
+    /// 8: what a sync needs of the checkpoint that it goes ahead of is in its record.
+    Carried,
+    /// 9: no generation names a block that was taken ahead of it.
+    Unnamed,
+    /// 10: a record that is ahead of its superblock proves no generation.
+    AheadIsNoProof,
 }
 
 #[cfg(any(test, feature = "break-invariants"))]
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::NoReuse,
         Self::FlushFirst,
         Self::DataChecksums,
         Self::Chain,
         Self::Pins,
         Self::CommitAfterRecovery,
+        Self::BothJournals,
+        Self::Carried,
+        Self::Unnamed,
+        Self::AheadIsNoProof,
     ];
 }
 

@@ -4,7 +4,7 @@
 //!
 //! 0. *quash*: copies of superblocks that may bear a generation which is not ours (`copies.rs`) are wiped out
 //!    first, that of an attempt that failed among them;
-//! 1. *settle*: pending map changes are made in the maps;
+//! 1. *land* and *settle*: what syncs ahead of the last one have left (`ahead.rs`), then pending map changes are made in the maps;
 //! 2. *doom*: the maps of deleted objects are taken down;
 //! 3. *pages*: every dirty page goes to a new block, its map entry follows;
 //! 4. *nodes*: every dirty map node goes to a new block, children first;
@@ -27,11 +27,11 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Failure};
 use crate::geometry::{Geometry, SUMS, region_of};
 use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
-use crate::journal::Chain;
+use crate::jobs::{Progress, Work};
 use crate::map::{Entry, MapKey};
 use crate::settle::{Settling, settle, take_down};
 use crate::space::Loan;
-use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_SIPHASH, COST_STEP, JournalState, Progress, Store, Work};
+use crate::store::{COST_BLOCK, COST_FREE, COST_ROW, COST_SIPHASH, COST_STEP, JournalState, Store};
 use crate::superblock::{Place, Superblock};
 use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
@@ -42,6 +42,7 @@ use phase::Phase;
 use recorded::Recorded;
 use relief::{Position, Relief};
 
+mod beside;
 mod growing;
 mod keeping;
 mod phase;
@@ -112,7 +113,6 @@ pub(crate) struct Checkpoint {
     growing: Option<Growth>,
     /// How many have begun, this one included.
     number: u64,
-    superblock_checksum: u64,
     /// The second copy of the superblock, and whether it is stable.
     copy: Option<Frame>,
     copied: bool,
@@ -166,7 +166,6 @@ impl Checkpoint {
             keeping: None,
             growing: None,
             number: 0,
-            superblock_checksum: 0,
             copy: None,
             copied: false,
             lease: 0,
@@ -260,7 +259,7 @@ impl Checkpoint {
                 (Err(reason), _) => self.fail(reason),
             }
         }
-        if self.outstanding > 0 {
+        if self.outstanding > 0 || store.beside.is_some() {
             return Progress::Waiting;
         }
         for frame in self.copy.take().into_iter().chain(self.encoded.take()) {
@@ -292,11 +291,12 @@ impl Checkpoint {
                 Ok(self.when_quiet())
             }
             Phase::Rows => Ok(self.record_rows(store)),
+            Phase::Land => store.land(world),
             Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
             Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
                 while let Some(page) = self.pages.get(self.grown).copied() {
-                    if !store.grow_map(world, page)? {
+                    if !store.grow_map(world, page.base, page.page)? {
                         return Ok(Step::Waiting);
                     }
                     self.grown += 1;
@@ -358,6 +358,8 @@ impl Checkpoint {
                 }
                 Ok(self.when_quiet())
             }
+            // If one of them fails this must, too.
+            Phase::Second if store.beside.is_some() => Ok(Step::Waiting),
             Phase::Second => {
                 self.write_second(store, world);
                 Ok(Step::Complete)
@@ -554,6 +556,7 @@ impl Checkpoint {
             geometry,
             address_bits: store.address_bits,
             clean,
+            journal_root: self.number,
             table: store.table.root_place(),
             objects: store.table.len(),
             high_water: store.high_water,
@@ -562,7 +565,7 @@ impl Checkpoint {
         let sums = superblock.index.len();
         // What is new is all free. There is room: heap was found for it.
         (sums..geometry.index_blocks() as usize).for_each(|_| push_reserved(&mut superblock.index, 0));
-        self.superblock_checksum = superblock.encode(Geometry::superblock(generation, 0), world.bytes_mut(first));
+        superblock.encode(Geometry::superblock(generation, 0), world.bytes_mut(first));
         superblock.index.truncate(sums);
         store.allocation.regions[region_of(generation)].index = superblock.index;
         self.copy = store.io.frame(world);
@@ -613,6 +616,8 @@ impl Checkpoint {
                 None => self.commit_step(store),
                 Some(_) => self.abort_step(store),
             };
+            // Last, for a snapshot that is made holds what is used.
+            let more = more || store.own_some();
             if more {
                 store.spend(COST_STEP);
                 continue;
@@ -645,9 +650,8 @@ impl Checkpoint {
         self.commit_growth(store);
         self.commit_snapshots(store);
         store.lease = self.lease;
-        store.journal = Chain::new(store.generation, store.nonce, self.superblock_checksum);
+        (store.journal, store.is_sealed) = (store.ahead.chain, store.ahead.is_sealed);
         store.journal_state = JournalState::Open;
-        store.is_sealed = true;
     }
 
     fn commit_step(&mut self, store: &mut Store) -> bool {
@@ -680,6 +684,7 @@ impl Checkpoint {
         store.budget = (store.budget + self.loan.blocks()).saturating_sub(self.share);
         store.over_share = Some((self.loan, self.loan.blocks()));
         store.is_undoing = true;
+        store.ahead.take_back();
         if self.recorded.is_some() {
             // The record may be on the disk: none may follow it in this generation. Nothing else was written but pages.
             store.journal_state = JournalState::Closed;

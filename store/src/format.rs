@@ -41,6 +41,7 @@ impl Store {
             geometry,
             address_bits: options.address_bits,
             clean: true,
+            journal_root: 0,
             table: Place::default(),
             objects: 0,
             high_water: options.first_slot,

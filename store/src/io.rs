@@ -17,8 +17,8 @@ const RESERVE: usize = 20;
 /// Writes that a job keeps under way.
 pub(crate) const WRITES_MAX: usize = 64;
 
-/// Requests that jobs have under way at most: writes, a record, flushes, and second copies of superblocks.
-const JOBS_MAX: usize = WRITES_MAX + RECORD_BLOCKS as usize + 4;
+/// Requests that jobs have under way at most: writes, a record, flushes, and second copies of superblocks; and those of a sync beside a checkpoint, which has two records.
+const JOBS_MAX: usize = 2 * WRITES_MAX + 3 * RECORD_BLOCKS as usize + 5;
 
 /// The purpose of a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub(crate) enum Purpose {
     Reclaim,
     /// To flush.
     Flush,
+    /// Any of a sync: to write a page of it, or a block of its record from a frame of ours, which is then free, or to flush.
+    Sync(Option<Frame>),
 }
 
 /// A request under way, or that waits.

@@ -8,9 +8,10 @@
 //! ```text
 //! 0  magic        8  checksum of all that follows in the record's blocks
 //! 16 generation  24  nonce of the mount      32 sequence    40 checksum of the previous record
-//! 48 bytes of items (u32)  52 items (u32)    56 zero        64 items
+//! 48 bytes of items (u32)  52 items (u32)    56 ahead       64 items
 //! ```
-//! The first record of a generation is chained to the superblock's checksum.
+//! The first record of a generation is chained to the *root* of the journal, a number that the superblock names. A record that was written before
+//! the superblock bears that number at `ahead`, others zero there: it proves no generation.
 
 use crate::bytes::{Reader, Unread, Writer, set_word, word};
 use crate::checksum::{Checksums, Sum};
@@ -28,6 +29,8 @@ const CHECKSUM_AT: usize = 8;
 const COVERED: usize = 16;
 /// Offset of the bytes of items and their number.
 const COUNTS_AT: usize = 48;
+/// Offset of the root, in a record that is ahead of its superblock.
+const AHEAD_AT: usize = 56;
 /// Bytes of a record's header.
 pub(crate) const HEADER: usize = 64;
 
@@ -61,10 +64,15 @@ impl Item {
         }
     }
 
+    /// Bytes of a [put](Item::Put) of such a row.
+    pub(crate) fn put_bytes(record: &ObjectRecord) -> usize {
+        1 + crate::record::HEAD_BYTES + 4 + record.body_bytes()
+    }
+
     /// Bytes in the record.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Put(record) => 1 + crate::record::HEAD_BYTES + 4 + record.body_bytes(),
+            Self::Put(record) => Self::put_bytes(record),
             Self::Delete(_) => 9,
             Self::Zero { .. } => 25,
             Self::Limit { .. } => 19,
@@ -144,8 +152,10 @@ pub(crate) fn record_blocks(item_bytes: usize) -> u64 {
 pub(crate) struct Chain {
     pub(crate) generation: u64,
     pub(crate) nonce: u64,
+    /// The root of the journal.
+    pub(crate) root: u64,
     pub(crate) sequence: u64,
-    /// Checksum of the record before, or of the superblock.
+    /// Checksum of the record before, or the root.
     pub(crate) previous: u64,
     /// Blocks used.
     pub(crate) used: u64,
@@ -153,24 +163,28 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// The chain of a generation without records.
-    pub(crate) fn new(generation: u64, nonce: u64, superblock: u64) -> Self {
+    pub(crate) fn new(generation: u64, nonce: u64, root: u64) -> Self {
         Self {
             generation,
             nonce,
+            root,
             sequence: 0,
-            previous: superblock,
+            previous: root,
             used: 0,
         }
     }
 
-    /// The next record, with room for so many bytes of items, which are yet to be put in.
+    /// The next record, with room for so many bytes of items, which are yet to be put in; one that is ahead of the superblock, or another.
     ///
     /// # Errors
     /// [`NoHeap`].
-    pub(crate) fn draft(&self, checksums: &Checksums, item_bytes: usize) -> Result<Draft, NoHeap> {
+    pub(crate) fn draft(&self, checksums: &Checksums, item_bytes: usize, is_ahead: IsAhead) -> Result<Draft, NoHeap> {
         let mut bytes = filled(0, record_blocks(item_bytes) as usize * BLOCK)?;
         let mut out = Writer::new(&mut bytes, 0);
         out.put_words([MAGIC, 0, self.generation, self.nonce, self.sequence, self.previous]);
+        if is_ahead == IsAhead::Yes {
+            set_word(&mut bytes, AHEAD_AT, self.root);
+        }
         Ok(Draft {
             bytes,
             items: 0,
@@ -189,6 +203,13 @@ impl Chain {
             ..*self
         }
     }
+}
+
+/// Whether a record is written before the superblock of its generation.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum IsAhead {
+    Yes,
+    No,
 }
 
 /// A record in the making: the items are put in, then it is summed up piece by piece, then it can be written.
@@ -260,6 +281,8 @@ pub(crate) struct Header {
     pub(crate) previous: u64,
     pub(crate) item_bytes: usize,
     items: u32,
+    /// The root of its journal, if it was written before the superblock.
+    pub(crate) ahead: u64,
 }
 
 impl Header {
@@ -280,7 +303,20 @@ impl Header {
             previous: reader.u64()?,
             item_bytes: reader.u32()? as usize,
             items: reader.u32()?,
+            ahead: reader.u64()?,
         })
+    }
+
+    /// Whether it is of the journal of a chain.
+    pub(crate) fn is_of(&self, chain: &Chain) -> bool {
+        self.generation == chain.generation
+            && self.nonce == chain.nonce
+            && (self.ahead == 0 || self.ahead == chain.root)
+    }
+
+    /// Whether it was written ahead of a superblock that came to nothing.
+    pub(crate) fn is_left_over(&self, chain: &Chain) -> bool {
+        self.ahead != 0 && self.ahead != chain.root && self.previous != chain.previous
     }
 
     /// Whether a block that is no record bears most of the marks of the one that comes next: rot has taken the others.
@@ -329,7 +365,7 @@ mod tests {
 
     fn encode(chain: Chain, block: u64, items: &[Item]) -> (Vec<u8>, u64) {
         // More room than they need.
-        let mut draft = chain.draft(&checksums(), 3 * BLOCK).unwrap();
+        let mut draft = chain.draft(&checksums(), 3 * BLOCK, IsAhead::No).unwrap();
         for item in items {
             draft.put(item);
         }

@@ -51,6 +51,7 @@ mod io;
 mod journal;
 mod recording;
 
+mod jobs;
 mod store;
 
 mod addresses;
@@ -66,6 +67,8 @@ mod writing;
 
 mod checkpoint;
 mod sync;
+
+mod ahead;
 
 mod blocking;
 mod format;

@@ -55,6 +55,11 @@ impl Superblocks {
         })
     }
 
+    /// The root of the journal of the current generation.
+    pub(crate) fn root_of_journal(&self) -> u64 {
+        self.current.root_of_journal(self.checksum)
+    }
+
     /// Refuses a store that this system, or this disk, cannot have.
     pub(crate) fn require_usable(&self, world: &impl World, mode: MountMode) -> Result<(), MountError> {
         let superblock = &self.current;
@@ -89,7 +94,7 @@ impl Superblocks {
             nonce: superblock.nonce,
             high_water: superblock.lease,
             lease: superblock.lease,
-            superblock_checksum: self.checksum,
+            journal_root: self.root_of_journal(),
             allocation,
             snapshots,
             table,
@@ -204,13 +209,13 @@ impl Store {
             MountMode::ReadWrite if !self.losses.is_empty() => return Ok(()),
             MountMode::ReadWrite => {
                 self.on_damage = OnDamage::Stop;
-                self.open_for_writing(world, found.checksum)?;
+                self.open_for_writing(world, found.root_of_journal())?;
             }
             MountMode::AcceptLoss => {
                 let losses = core::mem::take(&mut self.losses);
                 self.pass_lost_generations(&losses);
                 self.losses = losses;
-                self.open_for_writing(world, found.checksum)?;
+                self.open_for_writing(world, found.root_of_journal())?;
             }
         }
         self.on_damage = OnDamage::GoOn;
@@ -235,17 +240,13 @@ impl Store {
     }
 
     /// Commits a new generation.
-    pub(crate) fn open_for_writing(
-        &mut self,
-        world: &mut impl World,
-        superblock_checksum: u64,
-    ) -> Result<(), MountError> {
+    pub(crate) fn open_for_writing(&mut self, world: &mut impl World, journal_root: u64) -> Result<(), MountError> {
         if !self.io.fill_reserve(world)? {
             return Err(MountError::Memory);
         }
         if !self.breaks.keeps(Invariant::CommitAfterRecovery) {
             // Broken on purpose: the journal begins anew, over the records that were replayed.
-            self.journal = crate::journal::Chain::new(self.generation, self.nonce, superblock_checksum);
+            self.journal = crate::journal::Chain::new(self.generation, self.nonce, journal_root);
             return Ok(());
         }
         self.nonce = world.next_u64();

@@ -3,12 +3,13 @@
 use crate::containers::Map;
 use crate::event::{DeleteError, NoRoom, PutError};
 use crate::heap::NoHeap;
+use crate::jobs::{Running, Work};
 use crate::map::levels_for;
 use crate::pages::View;
 use crate::pending::{Beneath, Entries, MapChanges};
 use crate::record::ObjectRecord;
 use crate::space::{POOL, POOL_OF_DELETES};
-use crate::store::{COST_HEAP, Running, Store, Work};
+use crate::store::{COST_HEAP, Store};
 use crate::sync::SyncRequest;
 use crate::table::{Absent, Held};
 use crate::world::World;
@@ -45,6 +46,7 @@ impl Store {
             || self.syncs().next().is_some()
             || self.pending.by_object().has(base)
             || self.prepared.by_object().has(base)
+            || self.ahead.has(base, 0, u64::MAX)
             || !self.maps.is_blank(base, &map);
         is_used.then_some(map.levels)
     }
@@ -385,8 +387,8 @@ impl Store {
 
     /// The syncs that run and wait.
     pub(crate) fn syncs(&self) -> impl Iterator<Item = &SyncRequest> {
-        let running = match &self.running {
-            Running::Sync(group) => &group.requests[..],
+        let running = match (&self.running, &self.beside) {
+            (Running::Sync(group), _) | (_, Some(group)) => &group.requests[..],
             _ => &[],
         };
         let waiting = self.queue.iter().filter_map(|work| match work {

@@ -74,6 +74,10 @@ impl Store {
                 return View::Zero(limits);
             }
         }
+        if let Some(entry) = self.ahead.get(base, page) {
+            let flags = limits.unwrap_or(entry.flags);
+            return View::Stored(Entry { flags, ..entry });
+        }
         let Some(row) = self.table.get(base) else {
             return View::Zero(limits);
         };
@@ -166,6 +170,9 @@ impl Store {
         let pages = self.object(base)?.pages;
         // Changes that are not in the maps yet stand in lists, which tell of single pages.
         if self.pending.by_object().get_ref(base).is_some() || self.settling.get_ref(base).is_some() {
+            return None;
+        }
+        if self.ahead.has(base, page, page.saturating_add(most as u64)) {
             return None;
         }
         let mut behind = boxed(Behind {

@@ -180,6 +180,11 @@ impl Entries {
 }
 
 impl MapChanges {
+    /// Whether no record has them.
+    pub(crate) fn is_unjournaled(&self) -> bool {
+        self.journaled == Journaled::No
+    }
+
     /// How many there are.
     pub(crate) fn entries(&self) -> Entries {
         Entries {

@@ -3,9 +3,9 @@
 use crate::event::Failure;
 use crate::heap::NoHeap;
 use crate::io::Purpose;
-use crate::journal::{Draft, Item};
+use crate::journal::{Chain, Draft, IsAhead, Item};
 use crate::store::Store;
-use crate::world::{Operation, World};
+use crate::world::{Frame, Operation, World};
 
 /// The cost of an item of a record, and of each byte of it.
 const COST_ITEM: u64 = 400;
@@ -18,7 +18,8 @@ const COST_COPY: u64 = 3_000;
 /// The record.
 #[derive(Default)]
 pub(crate) struct Recording {
-    draft: Option<Draft>,
+    /// The end of the journal before it.
+    draft: Option<(Chain, Draft)>,
     /// Blocks that are on their way.
     written: usize,
     /// Checksum and blocks, once it is summed up.
@@ -28,13 +29,19 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins a record with room for so many bytes of items.
+    /// Begins a record behind the end of a journal, with room for so many bytes of items.
     ///
     /// # Errors
     /// [`NoHeap`].
-    pub(crate) fn begin(&mut self, store: &Store, item_bytes: usize) -> Result<(), NoHeap> {
+    pub(crate) fn begin(
+        &mut self,
+        store: &Store,
+        (chain, is_ahead): (Chain, IsAhead),
+        item_bytes: usize,
+    ) -> Result<(), NoHeap> {
+        let draft = chain.draft(&store.checksums, item_bytes, is_ahead)?;
         *self = Self {
-            draft: Some(store.journal.draft(&store.checksums, item_bytes)?),
+            draft: Some((chain, draft)),
             ..Self::default()
         };
         Ok(())
@@ -52,7 +59,7 @@ impl Recording {
 
     /// Bytes that there is room for.
     pub(crate) fn room(&self) -> usize {
-        self.draft.as_ref().map_or(0, Draft::room)
+        self.draft.as_ref().map_or(0, |(_, draft)| draft.room())
     }
 
     /// Puts an item in, for which there is [room](Recording::room); `false` if the budget does not allow it.
@@ -66,30 +73,37 @@ impl Recording {
         true
     }
 
+    /// The same for one that was put into another record just now.
+    pub(crate) fn put_again(&mut self, store: &mut Store, item: &Item) {
+        store.spend(COST_ITEM + COST_BYTE * item.bytes() as u64);
+        self.put_paid(item);
+    }
+
     /// The same for an item that a larger step has paid for.
     pub(crate) fn put_paid(&mut self, item: &Item) {
         self.has_pages |= matches!(item, Item::Page { .. });
-        if let Some(draft) = &mut self.draft {
+        if let Some((_, draft)) = &mut self.draft {
             draft.put(item);
         }
     }
 
-    /// The place where the record begins.
-    fn start(store: &Store) -> u64 {
-        store.geometry.journal_start(store.generation) + store.journal.used
+    /// The place where the record begins that comes behind.
+    fn start(store: &Store, chain: &Chain) -> u64 {
+        store.geometry.journal_start(chain.generation) + chain.used
     }
 
     /// Sums the record up; tells whether that is done.
     pub(crate) fn sum_up(&mut self, store: &mut Store) -> bool {
-        while let Some(draft) = &mut self.draft {
+        while self.summed.is_none()
+            && let Some((chain, draft)) = &mut self.draft
+        {
             let cost = COST_SUM + draft.left_to_sum() as u64;
             if !store.may_go_on(cost) {
                 return false;
             }
             store.spend(cost);
-            if let Some(checksum) = draft.sum_up(&store.checksums, Self::start(store)) {
+            if let Some(checksum) = draft.sum_up(&store.checksums, Self::start(store, chain)) {
                 self.summed = Some((checksum, draft.blocks().len() as u64));
-                break;
             }
         }
         true
@@ -101,9 +115,11 @@ impl Recording {
         store: &mut Store,
         world: &mut impl World,
         outstanding: &mut usize,
+        purpose: impl Fn(Frame) -> Purpose,
     ) -> Result<bool, Failure> {
-        let start = Self::start(store);
-        while let Some(piece) = self.draft.as_ref().and_then(|draft| draft.blocks().nth(self.written)) {
+        while let Some((chain, draft)) = &self.draft
+            && let Some(piece) = draft.blocks().nth(self.written)
+        {
             if !store.may_go_on(COST_COPY) {
                 return Ok(false);
             }
@@ -111,20 +127,22 @@ impl Recording {
             let frame = store.io.frame(world).ok_or(Failure::Memory)?;
             world.bytes_mut(frame).copy_from_slice(piece);
             *outstanding += 1;
-            let block = start + self.written as u64;
-            let purpose = Purpose::Scratch(frame);
-            store.io.submit(world, Operation::Write, block, frame, purpose);
+            let block = Self::start(store, chain) + self.written as u64;
+            store.io.submit(world, Operation::Write, block, frame, purpose(frame));
             self.written += 1;
         }
         Ok(true)
     }
 
-    /// The record is durable: what comes next stands behind it.
-    pub(crate) fn done(&mut self, store: &mut Store) {
-        if let Some((checksum, blocks)) = self.summed.take() {
-            store.journal = store.journal.after(checksum, blocks);
-            store.is_sealed = !self.has_pages;
-        }
-        self.clear();
+    /// The record is durable: what comes next stands behind it. Gives the end of its journal, and whether the record names pages.
+    pub(crate) fn done(&mut self) -> Option<(Chain, bool)> {
+        let Self {
+            draft,
+            summed,
+            has_pages,
+            ..
+        } = core::mem::take(self);
+        let ((chain, _), (checksum, blocks)) = draft.zip(summed)?;
+        Some((chain.after(checksum, blocks), has_pages))
     }
 }

@@ -146,13 +146,15 @@ fn name_losses(losses: &mut Vec<Loss>, items: &[Item]) -> Result<(), NoHeap> {
 }
 
 impl Store {
-    /// Looks for journal records of a later generation than the one found: each was written behind a superblock that was stable.
+    /// Looks for journal records of a later generation than the one found: each was written behind a superblock that was stable, or is marked as ahead of it.
     pub(crate) fn look_for_newer(&mut self, world: &mut impl World, unreadable: bool) -> Result<(), MountError> {
         let newer = self.generation + 1;
         let mut region = Region::of(self, newer);
         let extent = if unreadable { Extent::Whole } else { Extent::Record };
+        // Those that are ahead of their superblock prove nothing, and what they say stands in the current journal, too.
+        let is_proof = |header: &Header| header.ahead == 0 || !self.breaks.keeps(Invariant::AheadIsNoProof);
         let found = self.intact(world, &mut region, 0, extent, |header| {
-            header.generation > self.generation
+            header.generation > self.generation && is_proof(header)
         })?;
         if unreadable || found.count > 0 {
             self.lose(Loss::Generation {
@@ -338,12 +340,14 @@ impl Store {
             let torn = Header::resembles(front, chain).then_some(TailReason::Torn);
             return Ok(Next::End(torn, 1));
         };
-        let ours = header.generation == chain.generation && header.nonce == chain.nonce;
+        let ours = header.is_of(chain);
         let next = header.sequence == chain.sequence && header.previous == chain.previous;
         if self.breaks.keeps(Invariant::Chain) && !(ours && next) {
             // The first sector of a record is written whole: a crash does not leave half of the chain's marks.
             let reason = if ours {
                 Some(TailReason::Chain)
+            } else if header.is_left_over(chain) {
+                None
             } else {
                 Header::resembles(front, chain).then_some(TailReason::Torn)
             };
@@ -386,9 +390,7 @@ impl Store {
         } else {
             Extent::Record
         };
-        let behind = |header: &Header| {
-            header.generation == chain.generation && header.nonce == chain.nonce && header.sequence > chain.sequence
-        };
+        let behind = |header: &Header| header.is_of(chain) && header.sequence > chain.sequence;
         let stranded = self.intact(world, region, chain.used, extent, behind)?;
         let count = stranded.count;
         let impossible = matches!(reason, Some(TailReason::Chain | TailReason::Nonsense));

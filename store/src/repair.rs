@@ -126,7 +126,7 @@ pub struct Plan {
     /// The findings of the mount.
     pub report: MountReport,
     leaves: Vec<LostLeaf>,
-    superblock_checksum: u64,
+    journal_root: u64,
 }
 
 impl Plan {
@@ -233,7 +233,7 @@ impl Store {
             steps: Vec::new(),
             report,
             leaves: Vec::new(),
-            superblock_checksum: found.checksum,
+            journal_root: found.root_of_journal(),
         };
         let opened = store.open_left(world, found, (bitmap, previous), lost, &mut plan);
         match opened {
@@ -456,7 +456,7 @@ impl Store {
         if plan.steps.iter().any(is_of_snapshots) {
             self.write_snapshots_again()?;
         }
-        self.open_for_writing(world, plan.superblock_checksum)?;
+        self.open_for_writing(world, plan.journal_root)?;
         if let Some(Err(error)) = self.snapshot_outcome() {
             return Err(MountError::Recovery(Failure::from(error)));
         }

@@ -374,7 +374,8 @@ impl Store {
     pub fn may_let_go(&self, base: u64) -> bool {
         let is_noted = |noted: &Map<u64, MapChanges>| noted.has(base);
         let noted = [self.pending.by_object(), &self.settling, &self.settled];
-        !self.writes_table() && !self.overlay.has(base) && !noted.into_iter().any(is_noted)
+        let is_ahead = self.ahead.has(base, 0, u64::MAX);
+        !self.writes_table() && !self.overlay.has(base) && !is_ahead && !noted.into_iter().any(is_noted)
     }
 
     /// Notes that nobody uses the object at `base` any more: its row may leave memory, unless it will change because the object's map has.

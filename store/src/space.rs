@@ -323,11 +323,12 @@ impl Store {
         };
         let changes = self.pending.cost() + self.prepared.cost();
         let snapshots = self.snapshots.promised();
-        self.promises.total() + self.budget + dirty + changes + self.table_cost() + self.overlay_blocks + snapshots
+        let table = self.table_cost() + self.overlay_blocks;
+        self.promises.total() + self.budget + dirty + changes + self.ahead.cost() + table + snapshots
     }
 
     /// Why no block was to be had: those that are free may need heap for what is known of their group.
-    fn why_no_block(&self) -> Failure {
+    pub(crate) fn why_no_block(&self) -> Failure {
         if self.allocation.free_blocks() == 0 {
             Failure::DiskFull
         } else {
@@ -349,7 +350,7 @@ impl Store {
         Ok(block)
     }
 
-    fn draw(&mut self, share: &mut u64) {
+    pub(crate) fn draw(&mut self, share: &mut u64) {
         if *share > 0 {
             *share -= 1;
             self.budget = self.budget.saturating_sub(1);

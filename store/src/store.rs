@@ -8,6 +8,7 @@
 //! go to an overlay (`objects.rs`) and to the pending map changes (`pending.rs`), which every
 //! lookup sees, so that the checkpoint holds exactly the state of the moment it was begun.
 
+use crate::ahead::Ahead;
 use crate::allocation::Allocation;
 use crate::breaks::Breaks;
 use crate::budget::Budget;
@@ -20,11 +21,11 @@ use crate::event::{CheckpointKind, DirtyPage, Event, Events, Failure, MountMode,
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
 use crate::io::{Io, Purpose};
+use crate::jobs::{Running, Work};
 use crate::journal::Chain;
 use crate::loading::{BadLoads, Load};
 use crate::loss::Loss;
 use crate::map::{MapKey, MapRoot, Maps};
-use crate::objects::blocks_of;
 use crate::pages::{Pass, Read};
 use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
@@ -33,32 +34,10 @@ use crate::scrub::Scrub;
 use crate::settle::written;
 use crate::snapshots::Snapshots;
 use crate::space::{Loan, POOL, Promises};
-use crate::sync::{SyncGroup, SyncRequest};
+use crate::sync::SyncGroup;
 use crate::table::{NodeId, Table};
 use crate::world::{DiskError, Frame, Operation, World};
 use alloc::vec::Vec;
-
-/// A job that waits for its turn.
-pub(crate) enum Work {
-    Checkpoint(Boxed<Checkpoint>),
-    Sync(SyncRequest),
-}
-
-/// The job that runs.
-pub(crate) enum Running {
-    Nothing,
-    Checkpoint(Boxed<Checkpoint>),
-    Sync(Boxed<SyncGroup>),
-}
-
-/// How a job stands after it was advanced.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Progress {
-    /// It waits for completions.
-    Waiting,
-    /// It is over.
-    Over,
-}
 
 /// Whether the journal takes records.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -173,6 +152,9 @@ pub struct Store {
     /// Whether that one has done with the table, and only what stands beside it is still to be entered.
     pub(crate) table_done: bool,
     pub(crate) running: Running,
+    /// The syncs that go ahead of the checkpoint that runs, and what such syncs have left.
+    pub(crate) beside: Option<Boxed<SyncGroup>>,
+    pub(crate) ahead: Ahead,
     pub(crate) next_ticket: u64,
     pub(crate) events: Events,
     pub(crate) damaged: u64,
@@ -180,7 +162,7 @@ pub struct Store {
     /// Whether something happened that may let a job go on.
     pub(crate) awake: bool,
     /// A completion for which too little was left of the budget.
-    arrived: Option<(Purpose, Result<(), DiskError>)>,
+    pub(crate) arrived: Option<(Purpose, Result<(), DiskError>)>,
     /// The budget of the poll under way, and whether work was left for want of it.
     allowance: Budget,
     stopped: bool,
@@ -192,7 +174,7 @@ pub struct Store {
 /// Map nodes that small checkpoints leave changed in memory, at most, unless somebody says otherwise.
 const UNWRITTEN_NODES: usize = 256;
 /// Map nodes on their way that there is always room for.
-const LOADS_MIN: usize = 64;
+pub(crate) const LOADS_MIN: usize = 64;
 
 /// The cost of a block, checksum and request included.
 pub(crate) const COST_BLOCK: u64 = 6_400;
@@ -232,7 +214,7 @@ pub(crate) struct Parts {
     pub(crate) nonce: u64,
     pub(crate) high_water: u64,
     pub(crate) lease: u64,
-    pub(crate) superblock_checksum: u64,
+    pub(crate) journal_root: u64,
     pub(crate) allocation: Allocation,
     pub(crate) snapshots: Snapshots,
     pub(crate) table: Table,
@@ -254,7 +236,7 @@ impl Store {
             generation: parts.generation,
             high_water: parts.high_water,
             lease: parts.lease,
-            journal: Chain::new(parts.generation, parts.nonce, parts.superblock_checksum),
+            journal: Chain::new(parts.generation, parts.nonce, parts.journal_root),
             journal_state: JournalState::Open,
             is_sealed: true,
             copies: Copies::default(),
@@ -299,6 +281,8 @@ impl Store {
             frozen: false,
             table_done: false,
             running: Running::Nothing,
+            beside: None,
+            ahead: Ahead::default(),
             next_ticket: 1,
             events: Events::default(),
             damaged: 0,
@@ -543,14 +527,16 @@ impl Store {
         }
         let wanted = self.snapshots.take();
         let of_snapshots = wanted.map_or(0, |(_, blocks)| blocks);
-        let nodes = self.maps.dirty_len() as u64 + self.pending.cost() + self.table_cost() + of_snapshots;
+        let root = self.checkpoints + 1;
+        let landing = self.ahead.begin(Chain::new(self.generation + 1, self.nonce, root));
+        let nodes = self.maps.dirty_len() as u64 + self.pending.cost() + self.table_cost() + of_snapshots + landing;
         self.budget += nodes;
         let loan = core::mem::take(&mut self.collected_share);
         let pages = core::mem::take(&mut self.collected);
         // None is being settled now, and each of the maps has room for all.
         self.pending.hand_over(&mut self.settling);
         let changed = core::mem::take(&mut self.changed);
-        self.checkpoints += 1;
+        self.checkpoints = root;
         let record = self
             .record_for(kind, pages.len(), &changed)
             .filter(|_| wanted.is_none());
@@ -600,65 +586,6 @@ impl Store {
         }
     }
 
-    pub(crate) fn dispatch(&mut self, world: &mut impl World, purpose: Purpose, result: Result<(), DiskError>) {
-        match purpose {
-            Purpose::Page(read) => self.page_arrived(world, read, result),
-            Purpose::Run(read) => self.arrived = self.run_arrived(world, read, result).then_some((purpose, result)),
-            Purpose::Node(key) => self.node_arrived(world, key, result),
-            Purpose::Leaf(leaf) => self.leaf_arrived(world, leaf, result),
-            Purpose::Scrub => self.scrub_arrived(world, result),
-            Purpose::Reclaim => self.reclaim_arrived(world, result),
-            Purpose::Copy(place) => {
-                self.copies.under_way -= 1;
-                if let Some((frame, block)) = place {
-                    self.io.recycle(world, frame);
-                    match result {
-                        Ok(()) => self.copies.note_good(block),
-                        Err(_) => self.copies.note_bad(block),
-                    }
-                }
-            }
-            Purpose::Write(_) | Purpose::Scratch(_) | Purpose::Resident | Purpose::Flush => {
-                if let Purpose::Scratch(frame) = purpose {
-                    self.io.recycle(world, frame);
-                }
-                match core::mem::replace(&mut self.running, Running::Nothing) {
-                    Running::Nothing => {}
-                    Running::Checkpoint(mut job) => {
-                        job.completed(self, world, purpose, result);
-                        self.running = Running::Checkpoint(job);
-                    }
-                    Running::Sync(mut job) => {
-                        job.completed(result);
-                        self.running = Running::Sync(job);
-                    }
-                }
-            }
-        }
-    }
-
-    fn advance_jobs(&mut self, world: &mut impl World) {
-        loop {
-            let mut job = match core::mem::replace(&mut self.running, Running::Nothing) {
-                Running::Nothing => match self.next_job() {
-                    Some(next) => next,
-                    None => return,
-                },
-                job => job,
-            };
-            let progress = match &mut job {
-                Running::Nothing => Progress::Over,
-                Running::Checkpoint(job) => job.advance(self, world),
-                Running::Sync(job) => job.advance(self, world),
-            };
-            if progress == Progress::Waiting {
-                self.running = job;
-                return;
-            }
-            self.finish(job);
-        }
-    }
-
     /// Gives some heap back of lists that were long, to be called now and then.
     pub fn give_heap_back(&mut self) {
         let _ = self.changed.give_back()
@@ -673,48 +600,6 @@ impl Store {
             || self.loads.give_back()
             || self.leaf_reads.give_back()
             || self.page_reads.give_back();
-    }
-
-    fn finish(&mut self, over: Running) {
-        match over {
-            Running::Nothing => {}
-            Running::Checkpoint(job) => self.idle_checkpoint = Some(job),
-            Running::Sync(job) => self.idle_group = Some(job),
-        }
-        let reads = self.reads();
-        self.io.trim(reads);
-        self.loads.release(self.loads.count().max(LOADS_MIN));
-        self.page_reads.release(0);
-        self.promises.trim();
-        self.trim_changes();
-        debug_assert!(self.promises_are_exact(), "blocks are promised to nobody");
-    }
-
-    /// Whether every block that is spoken for belongs to a page or a job. For when no job runs.
-    fn promises_are_exact(&self) -> bool {
-        let shares = self.queue.iter().map(|work| match work {
-            Work::Checkpoint(job) => job.share(),
-            Work::Sync(request) => request.share(),
-        });
-        let over = self.over_share.map_or(0, |(_, share)| share);
-        self.budget == shares.sum::<u64>() + self.collected_share.blocks() + over
-            && self.promises.is_exact()
-            && self.pending.is_exact()
-            && self.prepared.is_exact()
-            && self.overlay_deletions == self.overlay.values().filter(|change| change.is_none()).count()
-            && self.overlay_blocks == self.overlay.values().flatten().map(blocks_of).sum::<u64>()
-    }
-
-    fn next_job(&mut self) -> Option<Running> {
-        match self.queue.pop()? {
-            Work::Checkpoint(job) => Some(Running::Checkpoint(job)),
-            Work::Sync(first) => {
-                // None runs, so it is there.
-                let mut group = self.idle_group.take()?;
-                group.begin(self, first);
-                Some(Running::Sync(group))
-            }
-        }
     }
 
     /// Writes the second copy of a superblock from a frame of ours to its block, or flushes it.

@@ -24,7 +24,9 @@ const LEAVES_ARE_TOLD: u64 = 2;
 const SNAPSHOTS_HOLD: u64 = 1;
 /// Feature of reading: the store has grown, and its bitmaps stand elsewhere.
 const HAS_GROWN: u64 = 4;
-const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD | HAS_GROWN;
+/// Feature of reading: the journal has a root, to which its first record is chained.
+const JOURNAL_HAS_ROOT: u64 = 8;
+const KNOWN: u64 = CHECKSUMS_OF_VERSION_1 | LEAVES_ARE_TOLD | HAS_GROWN | JOURNAL_HAS_ROOT;
 /// No store lives so long; so generations can be counted on without fear of overflow.
 pub(crate) const GENERATION_END: u64 = 1 << 62;
 /// Flag: the last act before power-off.
@@ -42,6 +44,8 @@ const SECTION_AT: usize = TOTALS_AT + 8 * TOTAL_WORDS;
 const OF_SNAPSHOTS: u64 = 1;
 /// Offset of the places of the bitmaps and of the data, of a store that has grown.
 const PLACES_AT: usize = SECTION_AT + 32;
+/// Offset of the root of the journal.
+const ROOT_AT: usize = PLACES_AT + 16;
 /// Offset of the generation.
 const GENERATION_AT: usize = 32;
 /// Offset of the key.
@@ -75,6 +79,8 @@ pub(crate) struct Superblock {
     pub(crate) geometry: Geometry,
     pub(crate) address_bits: u32,
     pub(crate) clean: bool,
+    /// The root of the journal; zero where the first record is chained to the checksum of the superblock.
+    pub(crate) journal_root: u64,
     /// Root of the object table.
     pub(crate) table: Place,
     pub(crate) objects: u64,
@@ -120,6 +126,15 @@ impl Superblock {
         Ok(Self { index, ..*self })
     }
 
+    /// What the first record of its journal is chained to, where it has that checksum.
+    pub(crate) fn root_of_journal(&self, checksum: u64) -> u64 {
+        if self.journal_root == 0 {
+            checksum
+        } else {
+            self.journal_root
+        }
+    }
+
     /// Makes the block for position `block`; gives its checksum.
     pub(crate) fn encode(&self, block: u64, bytes: &mut [u8; BLOCK]) -> u64 {
         bytes.fill(0);
@@ -146,7 +161,9 @@ impl Superblock {
         let of_version_1 = if self.of_version_1 { CHECKSUMS_OF_VERSION_1 } else { 0 };
         let told = if self.leaves_are_told { LEAVES_ARE_TOLD } else { 0 };
         let has_grown = if self.geometry.has_grown() { HAS_GROWN } else { 0 };
-        set_word(bytes, FEATURES_AT, of_version_1 | told | has_grown);
+        let has_root = if self.journal_root == 0 { 0 } else { JOURNAL_HAS_ROOT };
+        set_word(bytes, FEATURES_AT, of_version_1 | told | has_grown | has_root);
+        set_word(bytes, ROOT_AT, self.journal_root);
         if self.geometry.has_grown() {
             set_word(bytes, PLACES_AT, self.geometry.bitmaps);
             set_word(bytes, PLACES_AT + 8, self.geometry.data);
@@ -194,6 +211,9 @@ impl Superblock {
             let [bitmaps, data] = [0, 8].map(|at| word(bytes, PLACES_AT + at));
             (found.geometry.bitmaps, found.geometry.data) = (bitmaps, data);
         }
+        if version != 1 && reading & JOURNAL_HAS_ROOT != 0 {
+            found.journal_root = word(bytes, ROOT_AT);
+        }
         found.writing = writing & !SNAPSHOTS_HOLD;
         if writing & SNAPSHOTS_HOLD != 0 {
             let words = [8, 16, 24].map(|at| word(bytes, SECTION_AT + at));
@@ -204,6 +224,7 @@ impl Superblock {
             && found.geometry.is_sound()
             && (found.geometry.has_grown() || version == 1 || reading & HAS_GROWN == 0)
             && found.index.len() as u64 == found.geometry.index_blocks()
+            && (version == 1 || (reading & JOURNAL_HAS_ROOT == 0) == (found.journal_root == 0))
             && (found.snapshots.is_none() || word(bytes, SECTION_AT) == OF_SNAPSHOTS)
             && found.generation % 2 == block / 2
             && (1..GENERATION_END).contains(&found.generation);
@@ -251,6 +272,7 @@ impl Superblock {
             geometry,
             address_bits,
             clean,
+            journal_root: 0,
             table: Place {
                 block: reader.u64()?,
                 checksum: reader.u64()?,
@@ -290,6 +312,7 @@ mod tests {
             geometry,
             address_bits: 47,
             clean: true,
+            journal_root: 14,
             table: Place {
                 block: 300,
                 checksum: 9,

@@ -1,26 +1,28 @@
 //! Syncs: some pages and rows made durable now, by one journal record and one flush.
 //!
-//! Syncs that wait are taken together into one record. A sync begun while a checkpoint runs waits
-//! for it, for the record must follow the new superblock. Space in the journal is promised when a
+//! Syncs that wait are taken together into one record. A sync begun while a checkpoint runs goes ahead of
+//! it (`ahead.rs`) or waits for it. Space in the journal behind the checkpoint is promised when a
 //! sync is begun; one that does not fit is handed back at once, and the caller checkpoints.
 
+use crate::breaks::Invariant;
 use crate::containers::{filled, push, push_reserved, reserve};
 use crate::event::{DirtyPage, Event, Failure, MountMode, Ticket};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::{NoHeap, with_room};
 use crate::io::Purpose;
-use crate::journal::{Item, PAGE_BYTES, record_blocks};
+use crate::jobs::{Progress, Running, Work};
+use crate::journal::{IsAhead, Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
 use crate::pending::{Entries, Journaled, MapChanges};
 use crate::recording::Recording;
 use crate::space::Loan;
-use crate::store::{COST_STEP, JournalState, Progress, Running, Store, Work};
+use crate::store::{COST_STEP, JournalState, Store};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
 
 /// Syncs that share a record at most, and that wait at most: a checkpoint does the work of more.
-const GROUP_MAX: usize = 32;
+pub(crate) const GROUP_MAX: usize = 32;
 /// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
 const CHANGES_MAX: usize = 32;
 /// Changes that jobs have of such an object at most and that must have room in the copy.
@@ -31,13 +33,17 @@ const COST_PAGE: u64 = 450;
 /// A sync that waits.
 pub(crate) struct SyncRequest {
     ticket: Ticket,
-    pages: Vec<DirtyPage>,
+    pub(crate) pages: Vec<DirtyPage>,
     /// The place of each page, once it is begun.
-    places: Vec<Entry>,
+    pub(crate) places: Vec<Entry>,
     /// Rows and pending map changes, as of the moment it was begun, with room for the pages.
     items: Vec<Item>,
     /// Bytes of them, pages included.
-    bytes: usize,
+    pub(crate) bytes: usize,
+    /// Objects that it names, those of its pages among them.
+    pub(crate) touched: Vec<u64>,
+    /// Whether it may go ahead of the checkpoint that runs: nodes are promised for that.
+    pub(crate) may_go_ahead: bool,
     /// Objects whose rows it carries.
     changed: Vec<u64>,
     /// The pending map changes of its objects: before it is accepted as it would leave them,
@@ -46,7 +52,7 @@ pub(crate) struct SyncRequest {
     /// The promises of its pages.
     loan: Loan,
     /// The rest of the blocks promised to its pages and their paths.
-    share: u64,
+    pub(crate) share: u64,
 }
 
 impl SyncRequest {
@@ -65,6 +71,8 @@ impl SyncRequest {
 enum Phase {
     Grow,
     Pages,
+    /// Of one that goes ahead: what it carries for the checkpoint.
+    Carry,
     Encode,
     Sum,
     Record,
@@ -84,6 +92,9 @@ pub(crate) struct SyncGroup {
     outstanding: usize,
     failure: Option<Failure>,
     record: Recording,
+    /// Of one that goes ahead: the record in the journal of the next generation.
+    record_ahead: Recording,
+    is_ahead: bool,
     flushing: bool,
     /// Whether the disk has done its part.
     is_ending: bool,
@@ -129,6 +140,7 @@ impl Store {
             request.share = request.loan.blocks();
             self.take_changes(&mut request);
             self.budget += request.share;
+            self.promise_landing(&mut request);
             self.queue.push_reserved(Work::Sync(request));
         }
         Ok(ticket)
@@ -166,6 +178,8 @@ impl Store {
             places: Vec::new(),
             items: Vec::new(),
             bytes: 0,
+            touched: Vec::new(),
+            may_go_ahead: false,
             changed: Vec::new(),
             replaced: Vec::new(),
             loan: Loan::default(),
@@ -191,7 +205,9 @@ impl Store {
         touched.dedup();
         reserve(&mut request.changed, touched.len())?;
         reserve(&mut request.replaced, touched.len())?;
-        for base in touched {
+        request.touched = touched;
+        for at in 0..request.touched.len() {
+            let base = request.touched[at];
             let changed = self.changed.remove(base).is_some();
             if changed {
                 push_reserved(&mut request.changed, base);
@@ -272,7 +288,10 @@ impl Store {
         let end = is_open.then_some(self.journal.used);
         let end = match &self.running {
             Running::Nothing => end,
-            Running::Checkpoint(job) => job.journal_behind(end),
+            Running::Checkpoint(job) => {
+                let beside = self.beside.as_ref().map_or(0, |group| group.blocks);
+                job.journal_behind(end).map(|end| end + self.ahead.chain.used + beside)
+            }
             Running::Sync(group) => end.map(|end| end + group.blocks),
         };
         self.queue.iter().fold(end, |end, work| match work {
@@ -346,6 +365,8 @@ impl SyncGroup {
             outstanding: 0,
             failure: None,
             record: Recording::default(),
+            record_ahead: Recording::default(),
+            is_ahead: false,
             flushing: false,
             is_ending: false,
         })
@@ -364,17 +385,47 @@ impl SyncGroup {
             bytes += next.bytes;
             push_reserved(&mut self.requests, next);
         }
+        self.begin_anew(bytes);
+        // Rows that came during a checkpoint may have found no heap since: without them the pages would have no map to stand in.
+        if store.is_short() {
+            self.failure = Some(Failure::Memory);
+        }
+    }
+
+    fn begin_anew(&mut self, bytes: usize) {
         self.phase = Phase::Grow;
         self.blocks = record_blocks(bytes);
         self.next = (0, 0);
         self.writer.clear();
         self.failure = None;
+        self.is_ahead = false;
         self.flushing = false;
         self.is_ending = false;
-        // Rows that came during a checkpoint may have found no heap since: without them the pages would have no map to stand in.
-        if store.is_short() {
-            self.failure = Some(Failure::Memory);
+    }
+
+    /// Begins anew with the first syncs that wait, ahead of a checkpoint for which they carry so many bytes.
+    ///
+    /// # Errors
+    /// [`NoHeap`]: they wait as before.
+    pub(crate) fn begin_beside(&mut self, store: &mut Store, count: usize, carried: usize) -> Result<(), NoHeap> {
+        let waiting = store.queue.iter().take(count);
+        let bytes = waiting
+            .map(|work| if let Work::Sync(next) = work { next.bytes } else { 0 })
+            .sum();
+        self.record
+            .begin(store, (store.journal, IsAhead::No), bytes + carried)?;
+        self.record_ahead
+            .begin(store, (store.ahead.chain, IsAhead::Yes), bytes)?;
+        self.requests.clear();
+        for _ in 0..count {
+            if let Some(Work::Sync(next)) = store.queue.pop() {
+                push_reserved(&mut self.requests, next);
+            }
         }
+        self.begin_anew(bytes);
+        self.is_ahead = true;
+        self.phase = Phase::Pages;
+        Ok(())
     }
 
     pub(crate) fn completed(&mut self, result: Result<(), DiskError>) {
@@ -406,8 +457,17 @@ impl SyncGroup {
                 store.journal_state = JournalState::Closed;
                 store.is_undoing = true;
                 self.record.clear();
+                self.record_ahead.clear();
+                if let Running::Checkpoint(job) = &mut store.running {
+                    job.fail(self.failure.unwrap_or(Failure::Checkpoint));
+                }
             } else {
-                self.record.done(store);
+                if let Some((journal, has_pages)) = self.record.done() {
+                    (store.journal, store.is_sealed) = (journal, !has_pages);
+                }
+                if let Some((journal, has_pages)) = self.record_ahead.done() {
+                    (store.ahead.chain, store.ahead.is_sealed) = (journal, !has_pages);
+                }
                 self.blocks = 0;
             }
         }
@@ -430,7 +490,8 @@ impl SyncGroup {
             Phase::Grow => loop {
                 let before = self.next;
                 let Some(at) = self.next_place() else { return Ok(true) };
-                if !store.grow_map(world, self.requests[at.0].pages[at.1])? {
+                let page = self.requests[at.0].pages[at.1];
+                if !store.grow_map(world, page.base, page.page)? {
                     self.next = before;
                     return Ok(false);
                 }
@@ -441,13 +502,16 @@ impl SyncGroup {
                 self.writer = writer;
                 written
             }
+            Phase::Carry => self.carry(store),
             Phase::Encode => self.encode(store),
-            Phase::Sum => Ok(self.record.sum_up(store)),
-            Phase::Record => self.record.write(store, world, &mut self.outstanding),
+            Phase::Sum => Ok(self.record.sum_up(store) && self.record_ahead.sum_up(store)),
+            Phase::Record => self.write_records(store, world),
             Phase::Flush => {
                 if self.outstanding == 0 && !core::mem::replace(&mut self.flushing, true) {
                     self.outstanding += 1;
-                    store.io.submit(world, Operation::Flush, 0, Frame(0), Purpose::Flush);
+                    store
+                        .io
+                        .submit(world, Operation::Flush, 0, Frame(0), Purpose::Sync(None));
                 }
                 Ok(self.outstanding == 0)
             }
@@ -471,7 +535,7 @@ impl SyncGroup {
     fn encode(&mut self, store: &mut Store) -> Result<bool, Failure> {
         if !self.record.has_begun() {
             let bytes = self.requests.iter().map(|request| request.bytes).sum();
-            self.record.begin(store, bytes)?;
+            self.record.begin(store, (store.journal, IsAhead::No), bytes)?;
         }
         while let Some(request) = self.requests.get(self.next.0) {
             let at = self.next.1;
@@ -487,6 +551,44 @@ impl SyncGroup {
             if !self.record.put(store, item) {
                 return Ok(false);
             }
+            if self.is_ahead {
+                self.record_ahead.put_again(store, item);
+            }
+            self.next.1 += 1;
+        }
+        Ok(true)
+    }
+
+    /// Writes the record, or both. One that goes ahead waits for frames that the checkpoint gives back.
+    fn write_records(&mut self, store: &mut Store, world: &mut impl World) -> Result<bool, Failure> {
+        let purpose = |frame| Purpose::Sync(Some(frame));
+        let keeps = store.breaks.keeps(Invariant::BothJournals);
+        let mut records = [&mut self.record, &mut self.record_ahead];
+        for record in &mut records[..if keeps { 2 } else { 1 }] {
+            match record.write(store, world, &mut self.outstanding, purpose) {
+                Ok(true) => {}
+                Err(Failure::Memory) if self.is_ahead && (self.outstanding > 0 || !store.waits_for_beside()) => {
+                    return Ok(false);
+                }
+                other => return other,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts into the record of the current generation what the checkpoint has of the objects of the syncs.
+    fn carry(&mut self, store: &mut Store) -> Result<bool, Failure> {
+        while let Some(request) = self.requests.get(self.next.0)
+            && self.is_ahead
+            && store.breaks.keeps(Invariant::Carried)
+        {
+            let Some(&base) = request.touched.get(self.next.1) else {
+                self.next = (self.next.0 + 1, 0);
+                continue;
+            };
+            if !store.carry(&mut self.record, base)? {
+                return Ok(false);
+            }
             self.next.1 += 1;
         }
         Ok(true)
@@ -494,6 +596,9 @@ impl SyncGroup {
 
     /// The record is durable: makes some of what it says in memory, then tells of the syncs; tells whether there is more.
     fn apply_step(&mut self, store: &mut Store, world: &mut impl World) -> bool {
+        if self.is_ahead {
+            return self.apply_ahead(store);
+        }
         if let Some(at) = self.next_place() {
             let (page, entry) = (self.requests[at.0].pages[at.1], self.requests[at.0].places[at.1]);
             // The object may have been deleted meanwhile; the record still names the block.
@@ -503,31 +608,59 @@ impl SyncGroup {
                 entry
             };
             store.allocation.free(replaced.block);
+            if let Some(block) = store.ahead.remove(page.base, page.page) {
+                store.allocation.free(block);
+            }
             return true;
         }
         if self.requests.is_empty() {
             return false;
         }
-        let request = self.requests.remove(0);
-        store.spend(COST_PAGE * request.pages.len() as u64);
         let heir = store.queue.iter_mut().find_map(|work| match work {
             Work::Checkpoint(job) => Some(job),
             Work::Sync(_) => None,
         });
         match heir {
-            Some(job) => job.inherit(request.share),
-            None => store.budget = store.budget.saturating_sub(request.share),
+            Some(job) => job.inherit(self.requests[0].share),
+            None => store.budget = store.budget.saturating_sub(self.requests[0].share),
         }
+        self.tell_first(store);
+        true
+    }
+
+    /// The same of one that goes ahead: its pages have their places beside the maps.
+    fn apply_ahead(&mut self, store: &mut Store) -> bool {
+        if let Some(at) = self.next_place() {
+            self.put_ahead(store, at);
+            return true;
+        }
+        let Some(request) = self.requests.first() else {
+            return false;
+        };
+        store.budget = store.budget.saturating_sub(request.share);
+        request.touched.iter().for_each(|&base| store.is_carried(base));
+        self.tell_first(store);
+        true
+    }
+
+    /// The first sync is done.
+    fn tell_first(&mut self, store: &mut Store) {
+        let request = self.requests.remove(0);
+        store.spend(COST_PAGE * request.pages.len() as u64);
         store.promises.settle(request.loan);
         request.pages.iter().for_each(|page| store.give_back(page));
         store.events.tell(Event::SyncDone(request.ticket));
-        true
     }
 
     /// It failed: undoes some of it, and of what waits behind it; tells whether there is more.
     fn undo_step(&mut self, store: &mut Store, reason: Failure) -> bool {
         if let Some((request, page)) = self.next_place() {
-            store.allocation.free(self.requests[request].places[page].block);
+            let block = self.requests[request].places[page].block;
+            if self.is_ahead {
+                store.ahead.give_up(block);
+            } else {
+                store.allocation.free(block);
+            }
             return true;
         }
         if store.change_comes_back(&mut self.requests) {
@@ -547,7 +680,8 @@ impl SyncGroup {
         if let Some(Work::Checkpoint(job)) = store.queue.iter_mut().next() {
             job.fail(reason);
         }
-        store.is_undoing = false;
+        // A checkpoint that runs fails with it, and goes on with that.
+        store.is_undoing = self.is_ahead;
         false
     }
 }
@@ -569,12 +703,20 @@ impl PageJob for SyncGroup {
     fn wants(&self, _: DirtyPage, _: Option<u64>) -> bool {
         true
     }
+    fn enters_maps(&self) -> bool {
+        !self.is_ahead
+    }
     fn take_block(&mut self, store: &mut Store, at: Self::At) -> Result<u64, Failure> {
-        store.take_block(&mut self.requests[at.0].share)
+        let share = &mut self.requests[at.0].share;
+        if self.is_ahead && store.breaks.keeps(Invariant::Unnamed) {
+            store.take_block_ahead(share)
+        } else {
+            store.take_block(share)
+        }
     }
     fn placed(&mut self, at: Self::At, entry: Entry) -> Purpose {
         self.requests[at.0].places[at.1] = entry;
-        Purpose::Resident
+        Purpose::Sync(None)
     }
     fn outstanding(&mut self) -> &mut usize {
         &mut self.outstanding
@@ -585,7 +727,8 @@ impl Phase {
     fn next(self) -> Self {
         match self {
             Self::Grow => Self::Pages,
-            Self::Pages => Self::Encode,
+            Self::Pages => Self::Carry,
+            Self::Carry => Self::Encode,
             Self::Encode => Self::Sum,
             Self::Sum => Self::Record,
             Self::Record => Self::Flush,

@@ -35,6 +35,10 @@ pub(crate) trait PageJob {
     fn page(&self, at: Self::At) -> Option<DirtyPage>;
     /// Whether a page of an object that has so many, or that is gone, is written; otherwise it is given back.
     fn wants(&self, page: DirtyPage, pages: Option<u64>) -> bool;
+    /// Whether pages enter their maps, whose nodes must be there then.
+    fn enters_maps(&self) -> bool {
+        true
+    }
     /// Takes a block for a page, out of what was promised.
     fn take_block(&mut self, store: &mut Store, at: Self::At) -> Result<u64, Failure>;
     /// A page is on its way to that place.
@@ -128,7 +132,7 @@ impl<At: Copy> PageWriter<At> {
                 store.give_back(&page);
                 continue;
             }
-            if let Some(mut root) = row.map(|row| row.map) {
+            if let Some(mut root) = row.map(|row| row.map).filter(|_| job.enters_maps()) {
                 let nodes = store.maps.len();
                 let path = store.prepare(world, page.base, &mut root, page.page);
                 store.table.set_map(page.base, root);
@@ -183,15 +187,15 @@ impl<At: Copy> PageWriter<At> {
 }
 
 impl Store {
-    /// Makes the map of an object reach a page of a job, level by level: before the first path is prepared, for growing moves paths. `false` if the budget
+    /// Makes the map of an object reach a page, level by level: before the first path is prepared, for growing moves paths. `false` if the budget
     /// does not allow it.
-    pub(crate) fn grow_map(&mut self, world: &mut impl World, page: DirtyPage) -> Result<bool, Failure> {
+    pub(crate) fn grow_map(&mut self, world: &mut impl World, base: u64, page: u64) -> Result<bool, Failure> {
         loop {
-            let row = self.table.get(page.base).map(|row| row.map);
-            let grows = row.filter(|root| page.page >= reach(root.levels));
+            let row = self.table.get(base).map(|row| row.map);
+            let grows = row.filter(|root| page >= reach(root.levels));
             let cost = match &grows {
                 None => COST_GROW,
-                Some(root) if self.maps.is_blank(page.base, root) => COST_LEVEL,
+                Some(root) if self.maps.is_blank(base, root) => COST_LEVEL,
                 Some(_) => COST_NODE,
             };
             if !self.may_go_on(cost) {
@@ -199,10 +203,10 @@ impl Store {
             }
             self.spend(cost);
             let Some(mut root) = grows else { return Ok(true) };
-            if !self.maps.grow(&mut self.io.lender(world), page.base, &mut root) {
+            if !self.maps.grow(&mut self.io.lender(world), base, &mut root) {
                 return Err(Failure::Memory);
             }
-            self.table.set_map(page.base, root);
+            self.table.set_map(base, root);
         }
     }
 }

@@ -241,7 +241,7 @@ fn to_json(findings: &Findings) -> Value {
         json!({
             "kind": kind.name(), "runs": tally.runs, "cuts": tally.crashes, "recovery_cuts": tally.recovery_cuts,
             "growths": tally.growths, "growth_cuts": tally.growth_cuts, "snapshots": tally.kept, "dropped": tally.dropped, "rolled_back": tally.rolled,
-            "states": tally.states, "syncs": tally.syncs, "failed_syncs": tally.failed_syncs,
+            "states": tally.states, "syncs": tally.syncs, "syncs_ahead": tally.syncs_ahead, "failed_syncs": tally.failed_syncs,
             "checkpoints": tally.checkpoints, "small_checkpoints": tally.small_checkpoints, "failed_checkpoints": tally.failed_checkpoints,
             "replayed": tally.replayed, "tails": tally.tails, "reads": tally.reads, "groups": tally.acts,
             "names": tally.names, "disk_full": tally.disk_full, "refused_pages": tally.refused_pages, "told": tally.told, "unharmed": tally.unharmed, "silent": tally.silent,

@@ -190,6 +190,7 @@ with the command that repeats it.
   memory     pages of memory are refused
   rot        blocks rot, are lost, misdirected, misread or unreadable: the store
              must name the error, or give the right data
+  ahead      nothing, or requests fail; syncs go ahead of checkpoints
   short      all sequences of up to three operations, with a cut behind each
              request; their seeds end with 20875
 

@@ -64,19 +64,22 @@ pub enum Kind {
     Memory,
     /// Blocks rot, are lost, misdirected or unreadable.
     Rot,
+    /// Nothing; checkpoints that make generations are under way most of the time, and syncs go ahead of them.
+    Ahead,
     /// Nothing; the seed chooses a sequence of up to three operations, and every request is followed by a cut.
     Short,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Cuts,
         Self::Full,
         Self::Failing,
         Self::Tight,
         Self::Memory,
         Self::Rot,
+        Self::Ahead,
         Self::Short,
     ];
 
@@ -89,6 +92,7 @@ impl Kind {
             Self::Tight => "tight",
             Self::Memory => "memory",
             Self::Rot => "rot",
+            Self::Ahead => "ahead",
             Self::Short => "short",
         }
     }
@@ -111,6 +115,7 @@ impl Kind {
             failing: 0,
             memory: false,
             rot: false,
+            ahead: false,
         };
         match self {
             Self::Cuts | Self::Short => usual,
@@ -127,6 +132,13 @@ impl Kind {
             }
             Self::Memory => Options { memory: true, ..usual },
             Self::Rot => Options { rot: true, ..usual },
+            // Some with requests that fail, some on a small disk.
+            Self::Ahead => Options {
+                ahead: true,
+                failing: [0, 0, 0, 80][seed as usize % 4],
+                blocks: [900, 900, 200, 900][seed as usize % 4],
+                ..usual
+            },
         }
     }
 }
@@ -168,6 +180,8 @@ pub struct Tally {
     pub failed_checkpoints: u64,
     /// Syncs that were acknowledged.
     pub syncs: u64,
+    /// Those of them that went ahead of a checkpoint.
+    pub syncs_ahead: u64,
     /// Syncs that were left to a checkpoint.
     pub refused_syncs: u64,
     /// Syncs that failed.
@@ -222,6 +236,7 @@ impl Tally {
             small_checkpoints,
             failed_checkpoints,
             syncs,
+            syncs_ahead,
             refused_syncs,
             failed_syncs,
             replayed,
@@ -254,6 +269,7 @@ impl Tally {
         self.small_checkpoints += small_checkpoints;
         self.failed_checkpoints += failed_checkpoints;
         self.syncs += syncs;
+        self.syncs_ahead += syncs_ahead;
         self.refused_syncs += refused_syncs;
         self.failed_syncs += failed_syncs;
         self.replayed += replayed;

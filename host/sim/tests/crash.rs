@@ -102,6 +102,13 @@ fn rot_is_named_or_does_no_harm() {
     }
 }
 
+#[test]
+fn syncs_ahead_of_checkpoints_lose_nothing() {
+    if let Some(tally) = run_seeds(Kind::Ahead, 300) {
+        assert!(tally.syncs_ahead > tally.syncs / 4, "{tally:?}");
+    }
+}
+
 /// All sequences of up to two operations. Those of three are 19,652 more: `./gond crash --only short --seeds 20876`.
 #[test]
 fn short_lives_lose_nothing() {

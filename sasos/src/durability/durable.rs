@@ -6,7 +6,10 @@
 
 use alloc::vec::Vec;
 
-use abi::{Error, address::PAGE};
+use abi::{
+    Error,
+    address::{PAGE, slot_of},
+};
 use kcore::wait::Key;
 use store::{DirtyPage, NoRoom, ObjectRecord, PutError, Ticket};
 
@@ -19,6 +22,7 @@ use crate::{
     lives::continuation::Continuation,
     lives::thread::{Caller, Life},
     pages::page::Range,
+    pages::pager::index_of,
 };
 
 /// Pages that one sync writes, all as they are at one moment; more of them are a checkpoint's work.
@@ -237,6 +241,45 @@ impl Server {
             (None, Some(ticket)) => Err(Stop::Wait(Key::Sync(ticket.0))),
             (None, None) => Ok(()),
         }
+    }
+
+    /// Has a flush wait until the store has done with the pages in its ranges. What a checkpoint is writing of the same objects does not matter if the flush has few pages
+    /// and none of them is among it, or all were written again since: a sync of these goes ahead.
+    ///
+    /// # Errors
+    /// The need to wait.
+    pub(crate) fn wait_for_ranges<W: World>(&mut self, world: &W, ranges: &[Range]) -> Step<()> {
+        let pages = ranges
+            .iter()
+            .map(|range| range.to.saturating_sub(range.from) / PAGE)
+            .sum::<u64>();
+        let may_go_ahead = pages <= SYNC_PAGES_MAX as u64 && !self.checkpoint.is_freezing();
+        for range in ranges {
+            let object = self.objects.get(range.id);
+            let syncing = object.sync.is_some_and(|ticket| self.checkpoint.is_syncing(ticket));
+            if syncing || !may_go_ahead || self.checkpoint_of(object).is_none() {
+                self.wait_for_writing(range.id)?;
+                continue;
+            }
+            self.budget
+                .spend(COST_TABLE.times(range.to.saturating_sub(range.from) / PAGE));
+            if self.has_frozen(world, range) {
+                return Err(Stop::Wait(Key::Checkpoint));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else has the frame of a page in a range that is not dirty: the checkpoint perhaps.
+    fn has_frozen<W: World>(&self, world: &W, range: &Range) -> bool {
+        let object = self.objects.get(range.id);
+        let pages = (range.from..range.to).step_by(PAGE as usize);
+        let mut clean = pages.filter_map(|address| {
+            let state = object.slots.get(slot_of(address) - object.first_slot())?;
+            let entry = world.leaf_get(state.leaf()?, index_of(address))?;
+            (!state.dirty.has(index_of(address))).then_some(entry.frame)
+        });
+        clean.any(|frame| world.frame_references(frame) > 1)
     }
 
     /// The rest of a call that has taken effect before and is made again; nothing if this one has not.

@@ -193,7 +193,7 @@ impl Server {
         }
         // Should what is being written fail, its pages are dirty again: then look anew. A thread that
         // has waited once asks for a checkpoint, which is for all: syncs of the same objects by others could go before it for ever.
-        if let Err(stop) = ranges.iter().try_for_each(|range| self.wait_for_writing(range.id)) {
+        if let Err(stop) = self.wait_for_ranges(world, ranges) {
             let continuation = &mut self.threads.record(caller.thread).continuation;
             if *continuation != Continuation::Waited {
                 *continuation = Continuation::Waited;

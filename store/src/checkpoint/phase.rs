@@ -9,6 +9,8 @@ pub(super) enum Phase {
     QuashFlush,
     /// Of a small checkpoint: rows and changes of maps go into its record.
     Rows,
+    /// Places that syncs ahead of the last checkpoint have left are entered.
+    Land,
     Settle,
     Doom,
     Pages,
@@ -42,7 +44,8 @@ impl Phase {
             Self::Release => Self::Quash,
             Self::Quash => Self::QuashFlush,
             Self::QuashFlush => Self::Rows,
-            Self::Rows => Self::Settle,
+            Self::Rows => Self::Land,
+            Self::Land => Self::Settle,
             Self::Settle => Self::Doom,
             Self::Doom => Self::Pages,
             Self::Sum => Self::Record,

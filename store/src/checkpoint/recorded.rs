@@ -8,7 +8,8 @@ use crate::containers::{Map, push_reserved};
 use crate::event::{CheckpointKind, DirtyPage, Failure};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::{NoHeap, with_room};
-use crate::journal::{Item, PAGE_BYTES, record_blocks};
+use crate::io::Purpose;
+use crate::journal::{IsAhead, Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
 use crate::pending::Journaled;
 use crate::recording::Recording;
@@ -53,7 +54,9 @@ impl Recorded {
 
     /// The record is durable.
     pub(super) fn done(&mut self, store: &mut Store) {
-        self.record.done(store);
+        if let Some((journal, has_pages)) = self.record.done() {
+            (store.journal, store.is_sealed) = (journal, !has_pages);
+        }
         self.blocks = 0;
     }
 }
@@ -66,7 +69,7 @@ impl Store {
         // Addresses and blocks of an object that is gone are free behind a generation without it.
         let leaves_nothing = self.deleted.is_empty() && self.doomed.is_empty();
         let left = self.allocation.free_blocks().saturating_sub(self.needed());
-        let nodes = self.maps.dirty_len() + self.table.dirty_len() + pages;
+        let nodes = self.maps.dirty_len() + self.table.dirty_len() + self.ahead.count() + pages;
         if kind != CheckpointKind::Periodic
             || !is_small
             || pages + changed.count() + changes == 0
@@ -109,9 +112,11 @@ impl Checkpoint {
     /// `None`: something does not fit.
     fn record_some(&self, store: &mut Store, recorded: &mut Recorded) -> Result<Option<Step>, NoHeap> {
         if !recorded.record.has_begun() {
-            recorded
-                .record
-                .begin(store, self.pages.len() * PAGE_BYTES + ROWS_ROOM)?;
+            recorded.record.begin(
+                store,
+                (store.journal, IsAhead::No),
+                self.pages.len() * PAGE_BYTES + ROWS_ROOM,
+            )?;
         }
         let room = |recorded: &Recorded| recorded.record.room().saturating_sub(self.pages.len() * PAGE_BYTES);
         while let Some((base, ())) = self.changed.from(recorded.rows) {
@@ -169,7 +174,9 @@ impl Checkpoint {
     /// Has it written.
     pub(super) fn write_record(&mut self, store: &mut Store, world: &mut impl World) -> Result<Step, Failure> {
         let written = match &mut self.recorded {
-            Some(recorded) => recorded.record.write(store, world, &mut self.outstanding)?,
+            Some(recorded) => recorded
+                .record
+                .write(store, world, &mut self.outstanding, Purpose::Scratch)?,
             None => true,
         };
         Ok(if written { self.when_quiet() } else { Step::Waiting })

@@ -32,6 +32,7 @@ pub(super) struct Position {
     pages: usize,
     settling: Settling,
     left: usize,
+    places: usize,
     free: u64,
 }
 
@@ -43,6 +44,7 @@ impl Checkpoint {
             pages: self.written,
             settling: self.settling,
             left: store.settling.count() + store.doomed.count() + self.begun_parts + self.bitmap + self.index,
+            places: store.ahead.count(),
             free: store.allocation.free_blocks() + store.allocation.held_blocks(),
         };
         self.writer.narrow = true;

@@ -28,8 +28,14 @@ fn sample(item: &Item) -> PlainWorld {
     let newest = Geometry::superblock(store.stats().generation, 0);
     let (superblock, checksum) = Superblock::decode(newest, &world.disk[&newest]).expect("intact");
     let checksums = Checksums::new(superblock.key, false).expect("heap");
-    let chain = Chain::new(superblock.generation, superblock.nonce, checksum);
-    let mut draft = chain.draft(&checksums, item.bytes()).expect("heap");
+    let chain = Chain::new(
+        superblock.generation,
+        superblock.nonce,
+        superblock.root_of_journal(checksum),
+    );
+    let mut draft = chain
+        .draft(&checksums, item.bytes(), crate::journal::IsAhead::No)
+        .expect("heap");
     draft.put(item);
     let start = superblock.geometry.journal_start(superblock.generation);
     while draft.sum_up(&checksums, start).is_none() {}

@@ -7,7 +7,8 @@ use super::{At, Found, Item, Reading};
 use crate::copies::COPIES;
 use crate::event::{MountMode, Structure};
 use crate::io::Purpose;
-use crate::store::{COST_SIPHASH, Running, Store};
+use crate::jobs::Running;
+use crate::store::{COST_SIPHASH, Store};
 use crate::superblock::{Place, Superblock, Unfit};
 use crate::world::{DiskError, Frame, Operation, World};
 

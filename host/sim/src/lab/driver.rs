@@ -4,7 +4,8 @@
 //! begins checkpoints and syncs, and takes up events. Beside the state as it is (`live`) it keeps
 //! the state as the store alone would show it (`stored`, without dirty pages), the last durable
 //! state, and the jobs begun since. After a crash the store must show the durable state, or that
-//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half.
+//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half. A sync may go ahead of the checkpoint before it: then it is durable without the
+//! pages of that (`bare`), and with them as soon as the checkpoint is.
 
 mod changes;
 mod crashes;
@@ -42,6 +43,8 @@ pub struct Options {
     pub memory: bool,
     /// Whether disks are damaged before they are judged.
     pub rot: bool,
+    /// Whether the life is about syncs that go ahead of checkpoints.
+    pub ahead: bool,
 }
 
 pub(super) type Check<T = ()> = Result<T, String>;
@@ -62,8 +65,9 @@ struct InFlight {
     /// The sync it belongs to, if it is one.
     job: Option<Ticket>,
     written: Page,
-    /// The state that the store showed before.
+    /// The state that the store showed before, and the one without the running checkpoint's pages.
     before: Page,
+    bare_before: Page,
 }
 
 pub(super) struct Driver {
@@ -75,6 +79,9 @@ pub(super) struct Driver {
     store: Store,
     live: State,
     stored: State,
+    /// The same without the pages of the checkpoint that runs or waits: what syncs that go ahead of it make durable.
+    bare: Option<State>,
+    last_ticket: Ticket,
     durable: State,
     /// The durable states before that one, the newest last.
     pub(super) history: VecDeque<State>,
@@ -82,7 +89,7 @@ pub(super) struct Driver {
     /// Jobs that failed and may be durable all the same.
     maybe: Vec<Job>,
     dirty: BTreeSet<PageName>,
-    in_flight: BTreeMap<PageName, InFlight>,
+    in_flight: Vec<(PageName, InFlight)>,
     /// Pages that came back and whose job is not done.
     returned: Vec<(PageName, InFlight)>,
     /// Reads under way, with what they should give; nothing once the page has changed.
@@ -151,12 +158,14 @@ impl Driver {
             store,
             live: State::new(),
             stored: State::new(),
+            bare: None,
+            last_ticket: Ticket(0),
             durable: State::new(),
             history: VecDeque::new(),
             jobs: VecDeque::new(),
             maybe: Vec::new(),
             dirty: BTreeSet::new(),
-            in_flight: BTreeMap::new(),
+            in_flight: Vec::new(),
             returned: Vec::new(),
             reading: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -181,6 +190,11 @@ impl Driver {
                 2 => own::fail_at(self.rng.below(60)),
                 _ => {}
             }
+        }
+        if self.options.ahead && !self.rng.one_in(4) {
+            self.step_ahead()?;
+            self.events()?;
+            return self.trouble.take().map_or(Ok(()), Err);
         }
         match self.rng.below(112) {
             0..6 => self.create()?,
@@ -226,6 +240,61 @@ impl Driver {
 }
 
 impl Driver {
+    /// A step of a life about syncs that go ahead: the disk does little between two of them, and the power is cut again and again while the life goes on.
+    fn step_ahead(&mut self) -> Check {
+        match self.rng.below(40) {
+            0..4 => self.checkpoint(CheckpointKind::Generation)?,
+            4..10 => self.write(),
+            10..16 => self.sync(),
+            16..19 => self.write_again(),
+            19 => self.create()?,
+            20 => self.delete()?,
+            21 => self.resize()?,
+            22..24 => self.discard(),
+            24 => self.limit(),
+            25 => self.change_record()?,
+            26 => self.act()?,
+            27 => self.naming()?,
+            28 => self.read()?,
+            _ => {
+                for _ in 0..self.rng.below(4) {
+                    self.world.step();
+                    self.events()?;
+                }
+                if self.rng.one_in(3) {
+                    self.judge_now()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a page that a job has, and makes it durable at once.
+    fn write_again(&mut self) {
+        let away: Vec<PageName> = self
+            .in_flight
+            .iter()
+            .chain(&self.returned)
+            .map(|(name, _)| *name)
+            .collect();
+        let away: Vec<PageName> = away
+            .into_iter()
+            .filter(|name| {
+                self.live
+                    .get(&name.0)
+                    .is_some_and(|object| name.1 < object.record.pages)
+            })
+            .filter(|name| !self.is_directory(name.0) && !self.is_syncing(*name))
+            .collect();
+        if away.is_empty() {
+            return;
+        }
+        let name = *self.rng.pick(&away);
+        if self.write_page(name.0, name.1).is_some() {
+            self.begin_sync(vec![name], &[]);
+        }
+    }
+
     /// A call of the store, in which memory may be refused.
     fn tried<T>(&mut self, call: impl FnOnce(&mut Store, &mut SimWorld) -> T) -> T {
         let _tried = Tried::begin();

@@ -46,33 +46,42 @@ pub fn is_filled(stamp: u64, bytes: &[u8; BLOCK]) -> bool {
 /// Something begun that will make a state durable.
 #[derive(Clone)]
 pub enum Job {
-    /// All of this.
-    Checkpoint(State),
+    /// All of this; and the last sync that was begun before it.
+    Checkpoint(State, store::Ticket),
     /// These objects, as they were.
-    Sync(store::Ticket, Vec<(u64, Option<Object>)>),
+    Sync(store::Ticket, Objects, Ahead),
+}
+
+/// Objects as a sync makes them durable, or gone.
+pub type Objects = Vec<(u64, Option<Object>)>;
+
+/// The objects as a sync makes them durable that goes ahead of the checkpoint before it, without that checkpoint's pages; if it may.
+pub type Ahead = Option<Objects>;
+
+/// Makes objects what they are in a sync.
+pub fn enter(objects: &Objects, state: &mut State) {
+    for (base, object) in objects {
+        match object {
+            Some(object) => state.insert(*base, object.clone()),
+            None => state.remove(base),
+        };
+    }
 }
 
 impl Job {
     /// Its ticket, if it is a sync.
     pub fn ticket(&self) -> Option<store::Ticket> {
         match self {
-            Self::Checkpoint(_) => None,
-            Self::Sync(ticket, _) => Some(*ticket),
+            Self::Checkpoint(..) => None,
+            Self::Sync(ticket, ..) => Some(*ticket),
         }
     }
 
     /// The state once it is done.
     pub fn apply(&self, state: &mut State) {
         match self {
-            Self::Checkpoint(all) => state.clone_from(all),
-            Self::Sync(_, objects) => {
-                for (base, object) in objects {
-                    match object {
-                        Some(object) => state.insert(*base, object.clone()),
-                        None => state.remove(base),
-                    };
-                }
-            }
+            Self::Checkpoint(all, _) => state.clone_from(all),
+            Self::Sync(_, objects, _) => enter(objects, state),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Changes to objects and pages, in the store and in the model.
 
 use super::{Check, Driver, PageName, SLOT};
-use crate::lab::model::{Object, Page};
+use crate::lab::model::{Object, Page, State};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{BLOCK, ObjectRecord, PageFlags, PdxList, PdxRecord, PutError};
 
@@ -85,8 +85,9 @@ impl Driver {
                     record: record.clone(),
                     pages: BTreeMap::new(),
                 };
-                self.stored.insert(record.base, object.clone());
-                self.live.insert(record.base, object);
+                for state in self.states() {
+                    state.insert(record.base, object.clone());
+                }
                 Ok(Some(base))
             }
             Err(PutError::DiskFull) => {
@@ -125,7 +126,7 @@ impl Driver {
     }
 
     pub(super) fn set_record(&mut self, base: u64, record: &ObjectRecord) {
-        for state in [&mut self.live, &mut self.stored] {
+        for state in self.states() {
             if let Some(object) = state.get_mut(&base) {
                 object.record = record.clone();
             }
@@ -160,7 +161,7 @@ impl Driver {
 
     /// Pages of a range are zero from now on.
     pub(super) fn forget(&mut self, base: u64, start: u64, end: u64) {
-        for state in [&mut self.live, &mut self.stored] {
+        for state in self.states() {
             if let Some(object) = state.get_mut(&base) {
                 object.pages.retain(|page, _| !(start..end).contains(page));
             }
@@ -175,10 +176,10 @@ impl Driver {
             self.dirty.remove(&name);
             self.store.unreserve(name.0, name.1);
         }
-        let returned = self.returned.iter_mut().map(|(name, flight)| (&*name, flight));
-        for (name, flight) in self.in_flight.iter_mut().chain(returned) {
+        for (name, flight) in self.in_flight.iter_mut().chain(&mut self.returned) {
             if name.0 == base && (start..end).contains(&name.1) {
                 flight.before = Page::default();
+                flight.bare_before = Page::default();
                 flight.written = Page::default();
             }
         }
@@ -207,6 +208,7 @@ impl Driver {
             return Ok(());
         };
         self.stored.remove(&base);
+        self.bare.as_mut().map(|bare| bare.remove(&base));
         self.unusable.insert(base, object.record.pages);
         self.store
             .delete_object(base)
@@ -261,7 +263,7 @@ impl Driver {
     /// Makes objects durable together, each as it is or gone, with their dirty pages.
     pub(in crate::lab) fn sync_group(&mut self, named: &[u64]) {
         let pages = self.dirty.iter().filter(|name| named.contains(&name.0));
-        let pages: Vec<_> = pages.filter(|name| !self.is_away(**name)).copied().collect();
+        let pages: Vec<_> = pages.filter(|name| !self.is_syncing(**name)).copied().collect();
         self.begin_sync(pages, named);
         self.tally.acts += 1;
     }
@@ -346,7 +348,7 @@ impl Driver {
             self.tally.disk_full += 1;
             return;
         }
-        for state in [&mut self.live, &mut self.stored] {
+        for state in self.states() {
             if let Some(object) = state.get_mut(&base) {
                 object.pages.entry(page).or_default().flags = flags;
             }
@@ -356,6 +358,20 @@ impl Driver {
 
     /// Whether a job has the page.
     pub(super) fn is_away(&self, name: PageName) -> bool {
-        self.in_flight.contains_key(&name) || self.returned.iter().any(|(other, ..)| *other == name)
+        let mut away = self.in_flight.iter().chain(&self.returned);
+        away.any(|(other, _)| *other == name)
+    }
+
+    /// Whether a sync has it.
+    pub(super) fn is_syncing(&self, name: PageName) -> bool {
+        let mut away = self.in_flight.iter().chain(&self.returned);
+        away.any(|(other, flight)| *other == name && flight.job.is_some())
+    }
+
+    /// The states that a change of an object changes at once.
+    fn states(&mut self) -> impl Iterator<Item = &mut State> {
+        [Some(&mut self.live), Some(&mut self.stored), self.bare.as_mut()]
+            .into_iter()
+            .flatten()
     }
 }

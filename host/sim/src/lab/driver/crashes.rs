@@ -4,7 +4,7 @@ use super::rows::all_records;
 use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY, RUNS};
 use crate::disk::{CrashDisk, Fate};
 use crate::lab::mend::judge_sound;
-use crate::lab::model::{Object, Page, State, is_filled};
+use crate::lab::model::{Job, Object, Page, State, enter, is_filled};
 use crate::own::{self, Tried};
 use crate::rng::Rng;
 use crate::world::SimWorld;
@@ -30,15 +30,54 @@ impl Driver {
     /// The states that a mount may show.
     pub(in crate::lab) fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
+        let chain = self.chain();
         // Jobs that failed early are certainly missing while later ones may be there.
         for skipped in 0..=self.maybe.len() {
             let mut state = self.durable.clone();
-            for job in self.maybe[skipped..].iter().chain(&self.jobs) {
+            for job in &chain[skipped..] {
                 job.apply(&mut state);
                 all.push(state.clone());
             }
         }
+        self.candidates_ahead(&chain, &mut all);
         all
+    }
+
+    /// The jobs that are or may be on the disk, in the order in which they were begun: a sync that went ahead of a checkpoint may have failed while that goes on.
+    fn chain(&self) -> Vec<&Job> {
+        let mut chain: Vec<&Job> = self.maybe.iter().collect();
+        for job in &self.jobs {
+            let at = match job {
+                Job::Checkpoint(_, begun) => {
+                    let mut before = chain.iter();
+                    before.position(|other| other.ticket().is_some_and(|ticket| ticket > *begun))
+                }
+                Job::Sync(..) => None,
+            };
+            chain.insert(at.unwrap_or(chain.len()), job);
+        }
+        chain
+    }
+
+    /// Those without a checkpoint, where syncs behind it have gone ahead.
+    fn candidates_ahead(&self, chain: &[&Job], all: &mut Vec<State>) {
+        let checkpoints = chain.iter().enumerate();
+        for (at, _) in checkpoints.filter(|(_, job)| matches!(job, Job::Checkpoint(..))) {
+            let mut before = self.durable.clone();
+            let mut starts = vec![before.clone()];
+            for job in &chain[..at] {
+                job.apply(&mut before);
+            }
+            starts.push(before);
+            for mut state in starts {
+                for job in &chain[at..] {
+                    if let Job::Sync(_, _, Some(ahead)) = job {
+                        enter(ahead, &mut state);
+                        all.push(state.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// Power-off and on, cleanly.
@@ -109,6 +148,13 @@ impl Driver {
         } else {
             Err("the store waits for nothing".into())
         }
+    }
+
+    /// Judges what a cut here would leave, and goes on as if there was none.
+    pub(super) fn judge_now(&mut self) -> Check {
+        self.tally.crashes += 1;
+        let candidates = self.candidates();
+        self.judge_cuts(&candidates, Care::Some)
     }
 
     /// Cuts the power here, judges what it may leave, and goes on with one of these disks.
@@ -243,6 +289,7 @@ impl Driver {
         self.live = self.durable.clone();
         self.stored = self.durable.clone();
         self.jobs.clear();
+        (self.bare, self.last_ticket) = (None, store::Ticket(0));
         self.maybe.clear();
         self.dirty.clear();
         self.in_flight.clear();

@@ -1,10 +1,10 @@
 //! Checkpoints and syncs, reads, and what the store says of them.
 
 use super::{Check, Driver, InFlight, PageName};
-use crate::lab::model::{Job, Page, fill, is_filled};
+use crate::lab::model::{Job, Page, State, enter, fill, is_filled};
 use std::collections::BTreeSet;
 use store::{
-    BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Look, NotBegun, Pages, ReadStart, Store, Ticket,
+    BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Frame, Look, NotBegun, Pages, ReadStart, Store, Ticket,
 };
 
 impl Driver {
@@ -14,21 +14,19 @@ impl Driver {
         let contents = self.live[&name.0].pages[&name.1];
         fill(contents.stamp, self.world.bytes_mut(frame));
         self.dirty.remove(&name);
-        let shown = self
-            .stored
-            .get_mut(&name.0)?
-            .pages
-            .insert(name.1, contents)
-            .unwrap_or_default();
-        self.in_flight.insert(
-            name,
-            InFlight {
-                frame,
-                job: None,
-                written: contents,
-                before: shown,
-            },
-        );
+        let [before, bare_before] = [Some(&mut self.stored), self.bare.as_mut()].map(|state| {
+            let object = state.and_then(|state| state.get_mut(&name.0));
+            let before = object.and_then(|object| object.pages.insert(name.1, contents));
+            before.unwrap_or_default()
+        });
+        let flight = InFlight {
+            frame,
+            job: None,
+            written: contents,
+            before,
+            bare_before,
+        };
+        self.in_flight.push((name, flight));
         Some(DirtyPage {
             base: name.0,
             page: name.1,
@@ -42,7 +40,7 @@ impl Driver {
         if self.dirty.iter().any(|name| self.is_away(*name)) {
             return Ok(());
         }
-        if self.jobs.iter().any(|job| matches!(job, Job::Checkpoint(_))) {
+        if self.jobs.iter().any(|job| matches!(job, Job::Checkpoint(..))) {
             if self.store.is_ready() {
                 // It is over, and its event is still to come.
                 return Ok(());
@@ -56,8 +54,9 @@ impl Driver {
             return Ok(());
         }
         let names: Vec<PageName> = self.dirty.iter().copied().collect();
+        let bare = self.stored.clone();
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
-        let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
+        let handed: Vec<Frame> = pages.iter().map(|page| page.frame).collect();
         match self.tried(|store, world| store.checkpoint_begin(world, pages, kind)) {
             Ok(()) => {}
             Err(NotBegun::Memory) if self.options.memory => {
@@ -66,7 +65,9 @@ impl Driver {
             }
             Err(error) => return Err(format!("checkpoint: {error:?}")),
         }
-        self.jobs.push_back(Job::Checkpoint(self.live.clone()));
+        self.jobs
+            .push_back(Job::Checkpoint(self.live.clone(), self.last_ticket));
+        self.bare = Some(bare);
         self.snapshot_begins();
         if self.live != self.stored {
             return Err("the driver's own states differ".into());
@@ -81,7 +82,7 @@ impl Driver {
             .dirty
             .iter()
             .filter(|name| (everything || name.0 == base) && !self.is_directory(name.0))
-            .filter(|name| !self.is_away(**name))
+            .filter(|name| !self.is_syncing(**name))
             .copied()
             .collect();
         let names: Vec<PageName> = names.into_iter().filter(|_| !self.rng.one_in(5)).collect();
@@ -94,41 +95,41 @@ impl Driver {
             self.hold(base);
         }
         let pages: Vec<DirtyPage> = names.into_iter().filter_map(|name| self.hand_over(name)).collect();
-        let handed: Vec<PageName> = pages.iter().map(|page| (page.base, page.page)).collect();
+        let handed: Vec<Frame> = pages.iter().map(|page| page.frame).collect();
         let begun = self.tried(|store, world| store.sync_begin(world, pages, named));
         if begun.is_err() && self.options.memory {
             self.take_back(&handed);
             return;
         }
         let ticket = begun.expect("heap");
-        for name in handed {
-            if let Some(flight) = self.in_flight.get_mut(&name) {
+        for (_, flight) in &mut self.in_flight {
+            if handed.contains(&flight.frame) {
                 flight.job = Some(ticket);
             }
         }
-        let objects = touched
-            .into_iter()
-            .map(|base| (base, self.stored.get(&base).cloned()))
-            .collect();
-        self.jobs.push_back(Job::Sync(ticket, objects));
+        let objects_of = |state: &State| touched.iter().map(|&base| (base, state.get(&base).cloned())).collect();
+        let ahead = self.bare.as_ref().map(objects_of);
+        self.jobs.push_back(Job::Sync(ticket, objects_of(&self.stored), ahead));
+        self.last_ticket = ticket;
     }
 
     pub(super) fn seal(&mut self) {
         if let Some(ticket) = self.store.seal(&mut self.world) {
-            self.jobs.push_back(Job::Sync(ticket, Vec::new()));
+            self.jobs.push_back(Job::Sync(ticket, Vec::new(), None));
+            self.last_ticket = ticket;
         }
     }
 
     /// Pages that were handed over for a job that was not begun are dirty as before.
-    fn take_back(&mut self, handed: &[PageName]) {
-        for name in handed {
-            if let Some(flight) = self.in_flight.remove(name) {
-                self.world.free(flight.frame);
-                self.returned.push((*name, flight));
-            }
+    fn take_back(&mut self, handed: &[Frame]) {
+        let flights = self
+            .in_flight
+            .extract_if(.., |(_, flight)| handed.contains(&flight.frame));
+        let flights: Vec<_> = flights.collect();
+        for (name, flight) in flights {
+            self.world.free(flight.frame);
+            self.take_page_back(name, &flight);
         }
-        // No page of another checkpoint is among them, for that one would be over.
-        self.revert(None);
     }
 
     pub(super) fn run_disk(&mut self) -> Check {
@@ -236,13 +237,9 @@ impl Driver {
             Event::RowsRead { key } => self.rows_read(key),
             Event::PageWritten { base, page, frame } => {
                 let name = (base, page);
-                let flight = self
-                    .in_flight
-                    .remove(&name)
-                    .ok_or("a page came back that was not away")?;
-                if flight.frame != frame {
-                    return Err("another frame came back".into());
-                }
+                let mut flights = self.in_flight.iter();
+                let at = flights.position(|(other, flight)| *other == name && flight.frame == frame);
+                let (name, flight) = self.in_flight.remove(at.ok_or("a page came back that was not away")?);
                 self.world.free(frame);
                 self.returned.push((name, flight));
             }
@@ -257,27 +254,28 @@ impl Driver {
                 let durable = self.unusable.extract_if(.., |&base, _| !store.awaits_deletion(base));
                 self.reusable.extend(durable);
                 self.snapshot_ends(true)?;
-                self.done(|job| matches!(job, Job::Checkpoint(_)))?;
+                self.done(|job| matches!(job, Job::Checkpoint(..)))?;
+                self.bare = None;
                 self.maybe.clear();
             }
             Event::SyncDone(ticket) => {
                 self.tally.syncs += 1;
-                self.done(|job| matches!(job, Job::Sync(other, _) if *other == ticket))?;
+                self.sync_done(ticket)?;
             }
             Event::CheckpointFailed { reason } => {
                 self.tally.failed_checkpoints += 1;
                 while self.store.page_over().is_some() {}
                 self.snapshot_ends(false)?;
-                self.failed(|job| matches!(job, Job::Checkpoint(_)), reason)?;
+                self.failed(|job| matches!(job, Job::Checkpoint(..)), reason)?;
+                self.bare = None;
             }
             Event::SyncFailed(ticket, reason) => {
                 self.tally.failed_syncs += 1;
-                self.failed(|job| matches!(job, Job::Sync(other, _) if *other == ticket), reason)?;
+                self.failed(|job| job.ticket() == Some(ticket), reason)?;
             }
             Event::SyncNeedsCheckpoint(ticket) => {
                 self.tally.refused_syncs += 1;
-                self.jobs
-                    .retain(|job| !matches!(job, Job::Sync(other, _) if *other == ticket));
+                self.jobs.retain(|job| job.ticket() != Some(ticket));
                 self.revert(Some(ticket));
             }
             Event::Damaged { structure, block, .. } => return Err(format!("{structure:?} damaged at {block}")),
@@ -300,6 +298,44 @@ impl Driver {
         Ok(())
     }
 
+    /// A sync is done, in its turn or ahead of the checkpoint before it.
+    fn sync_done(&mut self, ticket: Ticket) -> Check {
+        if !matches!(self.jobs.front(), Some(Job::Checkpoint(..))) {
+            return self.done(|job| job.ticket() == Some(ticket));
+        }
+        let (Some(Job::Checkpoint(mut all, begun)), Some(Job::Sync(first, objects, Some(ahead)))) =
+            (self.jobs.pop_front(), self.jobs.pop_front())
+        else {
+            return Err("a sync is done that was not begun behind the checkpoint".into());
+        };
+        if first != ticket {
+            return Err("syncs are done out of order".into());
+        }
+        self.tally.syncs_ahead += 1;
+        self.acknowledged += 1;
+        self.note_history(self.durable.clone());
+        enter(&ahead, &mut self.durable);
+        // A disk that has lost the record behind the checkpoint shows that.
+        self.note_history(all.clone());
+        enter(&objects, &mut all);
+        self.jobs.push_front(Job::Checkpoint(all, begun));
+        self.maybe.clear();
+        self.snapshots_settle();
+        // What the checkpoint has of its pages is older, and does not come back.
+        let done: BTreeSet<PageName> = self
+            .returned
+            .extract_if(.., |(_, flight)| flight.job == Some(ticket))
+            .map(|(name, _)| name)
+            .collect();
+        self.returned.retain(|(name, _)| !done.contains(name));
+        for (name, flight) in &mut self.in_flight {
+            if done.contains(name) {
+                flight.written = Page::default();
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn failed(&mut self, is_it: impl Fn(&Job) -> bool, reason: Failure) -> Check {
         let excused = match reason {
             Failure::Disk => self.options.failing != 0,
@@ -316,25 +352,56 @@ impl Driver {
             .ok_or("something failed that was not begun")?;
         if let Some(job) = self.jobs.remove(at) {
             self.revert(job.ticket());
-            self.maybe.push(job);
+            // Syncs behind it that went ahead have failed before.
+            let at = match &job {
+                Job::Checkpoint(_, begun) => {
+                    let mut failed = self.maybe.iter();
+                    failed.position(|other| other.ticket().is_some_and(|ticket| ticket > *begun))
+                }
+                Job::Sync(..) => None,
+            };
+            self.maybe.insert(at.unwrap_or(self.maybe.len()), job);
         }
         Ok(())
     }
 
     /// The pages of a job are dirty again, unless they were discarded meanwhile.
     pub(super) fn revert(&mut self, job: Option<Ticket>) {
-        for (name, flight) in self.returned.extract_if(.., |(_, flight)| flight.job == job) {
-            if flight.written == Page::default() {
+        let flights = self.returned.extract_if(.., |(_, flight)| flight.job == job);
+        let flights: Vec<_> = flights.collect();
+        for (name, flight) in flights {
+            self.take_page_back(name, &flight);
+        }
+    }
+
+    fn take_page_back(&mut self, name: PageName, flight: &InFlight) {
+        if flight.written == Page::default() {
+            return;
+        }
+        // A sync that waits behind the checkpoint has it, too: that one's will come back.
+        let mut later = self.in_flight.iter_mut().chain(&mut self.returned);
+        if flight.job.is_none()
+            && let Some((_, later)) = later.find(|(other, later)| *other == name && later.job.is_some())
+        {
+            later.before = flight.before;
+            return;
+        }
+        let states = [
+            (Some(&mut self.stored), flight.before),
+            (self.bare.as_mut().filter(|_| flight.job.is_some()), flight.bare_before),
+        ];
+        for (state, before) in states {
+            let Some(object) = state.and_then(|state| state.get_mut(&name.0)) else {
                 continue;
+            };
+            if before == Page::default() {
+                object.pages.remove(&name.1);
+            } else {
+                object.pages.insert(name.1, before);
             }
-            if let Some(object) = self.stored.get_mut(&name.0) {
-                if flight.before == Page::default() {
-                    object.pages.remove(&name.1);
-                } else {
-                    object.pages.insert(name.1, flight.before);
-                }
-                self.dirty.insert(name);
-            }
+        }
+        if self.stored.contains_key(&name.0) {
+            self.dirty.insert(name);
         }
     }
 }
