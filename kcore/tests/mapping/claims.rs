@@ -284,3 +284,78 @@ fn a_gift_ends_though_older_ones_claim_in_turn() {
         }
     }
 }
+
+/// A slot is given to where each page was given on a dozen times. The claimer goes on once in so many pieces of somebody who gives one page there.
+fn beside_slow_claimer(every: usize, most: usize) -> Option<usize> {
+    let mut bench = Bench::new(SLOT, 1);
+    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+    bench.map((0, memory(SOURCE + 1024, SLOT, RWX)), (2, memory(1024, SLOT, RWX)));
+    for page in 0..510 {
+        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+        for _ in 0..14 {
+            bench.give_page_on((3, page), 4, How::Map);
+        }
+    }
+    let slot = memory(0, SLOT, RWX);
+    let (mut claimer, mut victim) = (Going::default(), Going::default());
+    for piece in 0..most {
+        if piece % every == 0 {
+            let _ = bench.give((2, memory(1024, SLOT, RWX)), (3, slot), How::Map, &mut claimer);
+            claimer = claimer.next_piece();
+        }
+        // Nothing stands where this page goes.
+        match bench.give(
+            (1, memory(0, PAGE, RWX)),
+            (3, memory(511, PAGE, RWX)),
+            How::Map,
+            &mut victim,
+        ) {
+            Ok(Progress::More) => victim = victim.next_piece(),
+            end => {
+                assert_eq!(end, Ok(Progress::Done));
+                return Some(piece);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn one_page_is_given_beside_a_claimer_that_goes_on_seldom() {
+    let mut longest = 0;
+    for every in [10, 100, 1000, 2000] {
+        let ended = beside_slow_claimer(every, 10_000);
+        longest = longest.max(ended.unwrap_or(usize::MAX));
+    }
+    assert!(longest <= 2048, "{longest} pieces");
+}
+
+/// A slot is granted to where pages of it are already, each of which was given on a dozen times. Nobody else does anything.
+#[test]
+fn a_grant_does_not_wait_for_its_own_flush() {
+    let mut most = 0;
+    for (giver, parted) in [(0, 1), (0, 8), (1, 1), (1, 8), (1, 64)] {
+        let mut bench = Bench::new(SLOT, 1);
+        let source = if giver == 0 { SOURCE } else { 0 };
+        for page in 0..parted {
+            bench.map((giver, memory(source + page, PAGE, RWX)), (2, memory(page, PAGE, RWX)));
+            for _ in 0..30 {
+                bench.give_page_on((2, page), 3, How::Map);
+                bench.give_page_on((3, bench.next), 4, How::Map);
+            }
+        }
+        let (mut going, mut pieces) = (Going::default(), 1);
+        while bench.give(
+            (giver, memory(source, SLOT, RWX)),
+            (2, memory(0, SLOT, RWX)),
+            How::Grant,
+            &mut going,
+        ) == Ok(Progress::More)
+        {
+            going = going.next_piece();
+            pieces += 1;
+        }
+        most = most.max(pieces);
+    }
+    assert!(most < 64 * 16 + 100, "{most} pieces");
+}

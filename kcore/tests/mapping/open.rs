@@ -653,3 +653,28 @@ fn nobody_keeps_a_right_that_is_taken_beside_another_flush() {
         "it keeps {left:?}"
     );
 }
+
+/// A space flushes its own page, which goes with the flush: what others of the space give on meanwhile is looked at, also behind the help.
+#[test]
+fn a_page_that_its_space_flushes_too_is_not_given_on_behind_the_help() {
+    let mut bench = Bench::new(PAGE, 2);
+    // So its table stays, and the short way is taken.
+    bench.map((0, memory(SOURCE + 64, PAGE, RWX)), (3, memory(1024, PAGE, RWX)));
+    for _ in 0..14 {
+        bench.give_on(2, 3, How::Map);
+    }
+    let mut going = Going::default();
+    let page = memory(0, PAGE, RWX);
+    for _ in 1..PIECES_MAX {
+        let space = bench.spaces[2];
+        let done = bench.kernel.flush(space, page, (RWX, Own::Too), &mut going);
+        going = going.next_piece();
+        if done == Ok(Progress::Done) {
+            return;
+        }
+        for _ in 0..EVENTS {
+            bench.give_on(2, 3, How::Map);
+        }
+    }
+    panic!("it does not end");
+}

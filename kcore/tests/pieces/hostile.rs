@@ -236,3 +236,119 @@ fn nobody_waits_for_what_a_message_cleared_whose_sender_ended() {
         assert!(pieces < 100, "{ends}: {pieces} pieces");
     }
 }
+
+/// A hostile space whose page 0 was given on many times, a thread of it that waits for a message, and one that sends it a page for that place.
+struct Claimed {
+    rig: Rig,
+    space: u64,
+    sender: ThreadId,
+    receiver: ThreadId,
+}
+
+impl Claimed {
+    fn new() -> Self {
+        let mut rig = Rig::new();
+        let (space, receiver) = given_on(&mut rig);
+        let boss = rig.boss;
+        let sender = ThreadId(rig.done(boss, Call::ThreadCreate, [space, 0x40_0000, 0x50_0000, 0, 3, 0]));
+        let mine = [
+            fpage(FROM, 12, Rights::RWX),
+            space,
+            fpage(MINE, 12, Rights::RWX),
+            MAP,
+            0,
+            0,
+        ];
+        rig.done(boss, Call::Map, mine);
+        rig.words(sender, &[fpage(MINE, 12, Rights::RWX), MAP]);
+        Self {
+            rig,
+            space,
+            sender,
+            receiver,
+        }
+    }
+
+    /// The pieces of a gift of the root's to the place.
+    fn waits(&mut self) -> usize {
+        let boss = self.rig.boss;
+        let page = [
+            fpage(FROM + 0x1000, 12, Rights::RWX),
+            self.space,
+            fpage(0, 12, Rights::RWX),
+            MAP,
+            0,
+            0,
+        ];
+        let (_, pieces) = self.rig.all(boss, Call::Map, page);
+        pieces
+    }
+}
+
+/// The words of a message are changed while it is given: it is refused in the middle.
+#[test]
+fn a_message_that_is_refused_in_the_middle_claims_nothing() {
+    for receives in [false, true] {
+        let mut all = Claimed::new();
+        let (sender, receiver) = (all.sender, all.receiver);
+        let window = [0, sender.0, 0, NO_TIMEOUTS, fpage(0, 12, Rights::RWX), 0];
+        let sends = [receiver.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0];
+        if receives {
+            assert_eq!(all.rig.begin(sender, Call::Ipc, sends), None);
+            assert_eq!(all.rig.begin(receiver, Call::Ipc, window), None);
+        } else {
+            assert_eq!(all.rig.begin(receiver, Call::Ipc, window), None);
+            assert_eq!(all.rig.begin(sender, Call::Ipc, sends), None);
+        }
+        let who = if receives { receiver } else { sender };
+        assert!(all.rig.goes_on(who));
+        // Another thread of the space, or the registers: here the words themselves.
+        all.rig.words(sender, &[0xfff, MAP]);
+        let _ = all.rig.go_on(who);
+        let pieces = all.waits();
+        assert!(pieces < 100, "receives {receives}: {pieces} pieces");
+    }
+}
+
+/// The receiver does the work, its sender ends, and it waits for the next one.
+#[test]
+fn a_receiver_that_waits_for_another_message_claims_nothing() {
+    for infinite in [false, true] {
+        let mut all = Claimed::new();
+        let (sender, receiver) = (all.sender, all.receiver);
+        let until = if infinite { NO_TIMEOUTS } else { timeouts(0, 1000) };
+        let window = [0, ANYONE, 0, until, fpage(0, 12, Rights::RWX), 0];
+        assert_eq!(
+            all.rig
+                .begin(sender, Call::Ipc, [receiver.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0]),
+            None
+        );
+        assert_eq!(all.rig.begin(receiver, Call::Ipc, window), None);
+        assert!(all.rig.goes_on(receiver));
+        let boss = all.rig.boss;
+        all.rig.done(boss, Call::ThreadDelete, [sender.0, 0, 0, 0, 0, 0]);
+        let _ = all.rig.go_on(receiver);
+        let pieces = all.waits();
+        assert!(pieces < 100, "{pieces} pieces");
+    }
+}
+
+/// The sender's space, or the receiver's, is deleted.
+#[test]
+fn nothing_is_claimed_in_a_space_that_is_gone() {
+    let mut all = Claimed::new();
+    let (sender, receiver) = (all.sender, all.receiver);
+    let window = [0, sender.0, 0, NO_TIMEOUTS, fpage(0, 12, Rights::RWX), 0];
+    assert_eq!(all.rig.begin(receiver, Call::Ipc, window), None);
+    assert_eq!(
+        all.rig
+            .begin(sender, Call::Ipc, [receiver.0, 0, tag(0, 0, 1), NO_TIMEOUTS, 0, 0]),
+        None
+    );
+    let boss = all.rig.boss;
+    all.rig.done(boss, Call::SpaceDelete, [all.space, 0, 0, 0, 0, 0]);
+    all.rig.other();
+    all.space = all.rig.last_space;
+    let pieces = all.waits();
+    assert!(pieces < 100, "{pieces} pieces");
+}

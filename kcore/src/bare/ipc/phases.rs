@@ -138,6 +138,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         }
         self.leave_processor(me);
         let until = self.until(me, request.receive_us());
+        self.forget_going(me);
         self.wait_to_receive(me, from, request.window, until);
         Outcome::Gone
     }

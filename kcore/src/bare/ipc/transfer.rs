@@ -152,6 +152,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let given = self.give_items(sender, receiver, tag, &mut going);
         *steps = going.left;
         if given != Ok(Progress::More) {
+            self.half.mapping.abandon(going.position);
             // Another message, if one follows, is taken from its front.
             going.begin_message((0, 0));
         }

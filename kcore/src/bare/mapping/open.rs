@@ -197,8 +197,9 @@ impl<H: Hardware> Work<'_, H> {
             self.comes_from(node, top) || self.comes_from(top, node) || !is_this && self.visit != Visit::NONE;
         if is_other {
             if self.visit.stood_open {
-                // What somebody has finished and begins again is younger than those that wait.
-                self.visit = Visit::NONE;
+                // What somebody has finished and begins again is younger than those that wait; and an operation does not wait for a flush of its own.
+                let visit = core::mem::replace(&mut self.visit, Visit::NONE);
+                self.mapping.abandon_flush(visit);
             }
             self.stamp(node, block);
             self.mapping.turn.wait(self.visit.stamp);
@@ -236,7 +237,7 @@ impl<H: Hardware> Work<'_, H> {
         if progress == Progress::Done && open.patience > 0 {
             // Its caller comes next. Who helped waits, or would give from the top what is to be taken then.
             let patience = open.patience - 1;
-            self.mapping.open = Visit { patience, ..open };
+            self.mapping.set_open(Visit { patience, ..open });
             self.budget = 0;
         }
         if self.mapping.tree.get(top).kind() == Kind::Table {

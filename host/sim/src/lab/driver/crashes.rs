@@ -30,22 +30,22 @@ impl Driver {
     /// The states that a mount may show.
     pub(in crate::lab) fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
-        let chain = self.chain();
         // Jobs that failed early are certainly missing while later ones may be there.
         for skipped in 0..=self.maybe.len() {
+            let chain = self.chain(skipped);
             let mut state = self.durable.clone();
-            for job in &chain[skipped..] {
+            for job in &chain {
                 job.apply(&mut state);
                 all.push(state.clone());
             }
+            self.candidates_ahead(&chain, &mut all);
         }
-        self.candidates_ahead(&chain, &mut all);
         all
     }
 
-    /// The jobs that are or may be on the disk, in the order in which they were begun: a sync that went ahead of a checkpoint may have failed while that goes on.
-    fn chain(&self) -> Vec<&Job> {
-        let mut chain: Vec<&Job> = self.maybe.iter().collect();
+    /// The jobs that are or may be on the disk, but for the first ones that failed, in the order in which they were begun: a sync that went ahead of a checkpoint may have failed while that goes on.
+    fn chain(&self, skipped: usize) -> Vec<&Job> {
+        let mut chain: Vec<&Job> = self.maybe.iter().skip(skipped).collect();
         for job in &self.jobs {
             let at = match job {
                 Job::Checkpoint(_, begun) => {

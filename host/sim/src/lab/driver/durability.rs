@@ -7,6 +7,13 @@ use store::{
     BadPage, Budget, CheckpointKind, DirtyPage, Event, Failure, Frame, Look, NotBegun, Pages, ReadStart, Store, Ticket,
 };
 
+/// Whether pages were handed over for a sync, or for a checkpoint.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum IsSync {
+    Yes,
+    No,
+}
+
 impl Driver {
     /// Hands a dirty page over.
     pub(super) fn hand_over(&mut self, name: PageName) -> Option<DirtyPage> {
@@ -60,7 +67,7 @@ impl Driver {
         match self.tried(|store, world| store.checkpoint_begin(world, pages, kind)) {
             Ok(()) => {}
             Err(NotBegun::Memory) if self.options.memory => {
-                self.take_back(&handed);
+                self.take_back(&handed, IsSync::No);
                 return Ok(());
             }
             Err(error) => return Err(format!("checkpoint: {error:?}")),
@@ -98,7 +105,7 @@ impl Driver {
         let handed: Vec<Frame> = pages.iter().map(|page| page.frame).collect();
         let begun = self.tried(|store, world| store.sync_begin(world, pages, named));
         if begun.is_err() && self.options.memory {
-            self.take_back(&handed);
+            self.take_back(&handed, IsSync::Yes);
             return;
         }
         let ticket = begun.expect("heap");
@@ -121,14 +128,14 @@ impl Driver {
     }
 
     /// Pages that were handed over for a job that was not begun are dirty as before.
-    fn take_back(&mut self, handed: &[Frame]) {
+    fn take_back(&mut self, handed: &[Frame], is_sync: IsSync) {
         let flights = self
             .in_flight
             .extract_if(.., |(_, flight)| handed.contains(&flight.frame));
         let flights: Vec<_> = flights.collect();
         for (name, flight) in flights {
             self.world.free(flight.frame);
-            self.take_page_back(name, &flight);
+            self.take_page_back(name, &flight, is_sync);
         }
     }
 
@@ -369,18 +376,19 @@ impl Driver {
     pub(super) fn revert(&mut self, job: Option<Ticket>) {
         let flights = self.returned.extract_if(.., |(_, flight)| flight.job == job);
         let flights: Vec<_> = flights.collect();
+        let is_sync = if job.is_some() { IsSync::Yes } else { IsSync::No };
         for (name, flight) in flights {
-            self.take_page_back(name, &flight);
+            self.take_page_back(name, &flight, is_sync);
         }
     }
 
-    fn take_page_back(&mut self, name: PageName, flight: &InFlight) {
+    fn take_page_back(&mut self, name: PageName, flight: &InFlight, is_sync: IsSync) {
         if flight.written == Page::default() {
             return;
         }
         // A sync that waits behind the checkpoint has it, too: that one's will come back.
         let mut later = self.in_flight.iter_mut().chain(&mut self.returned);
-        if flight.job.is_none()
+        if is_sync == IsSync::No
             && let Some((_, later)) = later.find(|(other, later)| *other == name && later.job.is_some())
         {
             later.before = flight.before;
@@ -388,7 +396,10 @@ impl Driver {
         }
         let states = [
             (Some(&mut self.stored), flight.before),
-            (self.bare.as_mut().filter(|_| flight.job.is_some()), flight.bare_before),
+            (
+                self.bare.as_mut().filter(|_| is_sync == IsSync::Yes),
+                flight.bare_before,
+            ),
         ];
         for (state, before) in states {
             let Some(object) = state.and_then(|state| state.get_mut(&name.0)) else {
