@@ -529,7 +529,13 @@ fn bitmaps_that_move_are_all_written_though_nothing_has_changed() {
     store.put_object(record(base(0), GROUP + 4000)).expect("room");
     store.put_object(record(base(1), 20)).expect("room");
     for first in (0..GROUP + 4000).step_by(4000) {
-        write(&mut store, &mut world, base(0), first..(first + 4000).min(GROUP + 4000), 1);
+        write(
+            &mut store,
+            &mut world,
+            base(0),
+            first..(first + 4000).min(GROUP + 4000),
+            1,
+        );
     }
     // What is written now is behind the first group, and what it leaves too.
     for stamp in 2..9 {

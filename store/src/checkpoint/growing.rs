@@ -9,8 +9,8 @@ use crate::geometry::Geometry;
 use crate::heap::NoHeap;
 use crate::store::{COST_BLOCK, Store};
 
-/// The cost of finding a piece of heap for a larger store, and of taking a group of new blocks in. Both are bounds: at most some 6,000 instructions are taken by a piece, which is the
-/// table of 64 GiB, and 8,500 by a group. So each may begin where a block could be written, and an event stays below 20,000.
+/// The cost of finding a piece of heap for a larger store, and of taking a group of new blocks in. Both are bounds: a piece takes some 6,000 instructions at most
+/// (the table of 64 GiB, the rows of a region of 16 TiB), a group 8,500. Each begins where a block could be written, and an event stays below 20,000.
 const COST_ROOM: u64 = 12_000;
 const COST_GROUP: u64 = 12_000;
 
