@@ -8,7 +8,8 @@ use abi::{
     layout::{CONTROL_DISK, StoreReport},
 };
 use common::{Actor, Rig};
-use sasos::{accounts::Resource, protection::apd::Apd};
+use kcore::thread::Resumed;
+use sasos::{accounts::Resource, lives::work::PIECE, protection::apd::Apd};
 use store::{BLOCKS_MAX, ObjectRecord};
 
 const BLOCKS: u64 = 1200;
@@ -164,11 +165,34 @@ fn sizes_that_cannot_be_taken_change_nothing() {
     rig.check();
 }
 
-/// A growth to the largest size is done in pieces as long as any.
+/// A growth to the largest size is done in pieces: each step that finds heap for it, and each that takes blocks in, is charged, and so is an event of its own. How long a step is
+/// nothing here measures.
 #[test]
-fn no_event_of_a_growth_is_long() {
+#[cfg(debug_assertions)]
+fn a_growth_is_charged_in_pieces() {
     let (mut rig, first, _) = rig();
     write(&mut rig, first, 7);
+    rig.checkpoint().unwrap();
+    rig.settle();
     rig.world.disk.set_blocks(BLOCKS_MAX);
-    ask(&mut rig, first, 1).unwrap();
+    let arguments = [CONTROL_DISK, 1];
+    let mut charges = Vec::new();
+    let mut resumed = Resumed::First;
+    loop {
+        let before = rig.server.charged();
+        let answer = rig.begin(first, Call::SystemControl, &arguments, resumed);
+        charges.push(rig.server.charged() - before);
+        if let Some(answer) = answer {
+            answer.unwrap();
+            break;
+        }
+        let before = rig.server.charged();
+        rig.move_disk();
+        charges.push(rig.server.charged() - before);
+        resumed = Resumed::Woken;
+    }
+    let most = charges.iter().max().unwrap();
+    let full = charges.iter().filter(|&&charge| 2 * charge > PIECE).count();
+    // Ten pieces for the tables, and for each of thirteen groups with bitmaps a table, its words, and its coming in.
+    assert!(*most <= PIECE && full >= 10 + 3 * 13, "{most} {full}");
 }

@@ -519,6 +519,42 @@ fn a_growth_that_fails_is_given_up_and_can_be_asked_for_again() {
     }
 }
 
+/// A group that no generation has changed for so long that no region lacks its bitmap is written to each of the three in their new place.
+#[test]
+fn bitmaps_that_move_are_all_written_though_nothing_has_changed() {
+    let blocks = 3 * GROUP;
+    let mut world = PlainWorld::new(blocks);
+    Store::format(&mut world, &FormatOptions::default()).expect("format");
+    let (mut store, _) = Store::mount(&mut world, MountMode::ReadWrite).expect("mount");
+    store.put_object(record(base(0), GROUP + 4000)).expect("room");
+    store.put_object(record(base(1), 20)).expect("room");
+    for first in (0..GROUP + 4000).step_by(4000) {
+        write(
+            &mut store,
+            &mut world,
+            base(0),
+            first..(first + 4000).min(GROUP + 4000),
+            1,
+        );
+    }
+    // What is written now is behind the first group, and what it leaves too.
+    for stamp in 2..9 {
+        write(&mut store, &mut world, base(1), 0..9, stamp);
+    }
+    let mut total = blocks;
+    for more in [5 * GROUP, 9 * GROUP] {
+        total += more;
+        ask(&mut store, &mut world, total);
+        for stamp in 10..14 {
+            write(&mut store, &mut world, base(1), 0..9, stamp);
+            let (state, size) = sound(&world.disk, total, None);
+            assert_eq!(size, total);
+            assert_eq!(state[&base(1)][8], Some(stamp));
+            assert!(state[&base(0)].iter().all(|&page| page == Some(1)));
+        }
+    }
+}
+
 #[test]
 fn a_mounted_store_refuses_sizes_that_cannot_be() {
     let (medium, _) = sample(GROUP - 4);
