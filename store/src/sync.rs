@@ -412,10 +412,16 @@ impl SyncGroup {
         let bytes = waiting
             .map(|work| if let Work::Sync(next) = work { next.bytes } else { 0 })
             .sum();
-        self.record
-            .begin(store, (store.journal, IsAhead::No), bytes + carried)?;
-        self.record_ahead
-            .begin(store, (store.ahead.chain, IsAhead::Yes), bytes)?;
+        let own = (store.journal, IsAhead::No);
+        let ahead = (store.ahead.chain, IsAhead::Yes);
+        let begun = (self.record.begin(store, own, bytes + carried))
+            .and_then(|()| self.record_ahead.begin(store, ahead, bytes));
+        if begun.is_err() {
+            // One that is begun is of this generation's journal, and the syncs' turn may come in another.
+            self.record.clear();
+            self.record_ahead.clear();
+            return begun;
+        }
         self.requests.clear();
         for _ in 0..count {
             if let Some(Work::Sync(next)) = store.queue.pop() {
