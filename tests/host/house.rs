@@ -138,6 +138,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "sasos/tests/heap.rs",
     "store/tests/allocation.rs",
     "store/tests/heap.rs",
+    "store/tests/ahead_heap.rs",
     "host/sim/tests/heap.rs",
     // Loom's cells are opened to see that one processor at a time is inside.
     "kcore/tests/smp_loom.rs",

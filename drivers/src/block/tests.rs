@@ -65,7 +65,7 @@ fn a_disk_that_is_measured_again_has_the_size_that_the_device_tells() {
         });
     };
     let page = page_of(&machine.memory, 0x5a);
-    let mut write = |device: &mut BlockDevice<_>, block| {
+    let write = |device: &mut BlockDevice<_>, block| {
         device.submit(7, Request::Write { block, page })?;
         assert_eq!(device.complete(), Some((7, Ok(()))));
         Ok(())
