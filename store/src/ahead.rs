@@ -10,7 +10,7 @@
 //! record names it.
 //!
 //! Who pays: the page's block is promised as always; the nodes of its path are promised anew when the sync is begun, for landing makes
-//! them. The heap for a place, 40 bytes, is found before the sync goes ahead, and there are [`PLACES_MAX`] of them at most. A sync for which anything is lacking waits
+//! them. The heap for a place, 40 bytes, is found before the sync goes ahead, and there are [`PLACES_MAX`] of them at most, and [`TAKEN_MAX`] blocks. A sync for which anything is lacking waits
 //! for the end of the checkpoint.
 
 use crate::checkpoint::{Checkpoint, Step};
@@ -30,6 +30,8 @@ use crate::writing::COST_NODE;
 
 /// Places that wait to be landed, at most.
 const PLACES_MAX: usize = 1000;
+/// Blocks that are taken beside one checkpoint, at most: a page that is written again takes another one.
+const TAKEN_MAX: usize = 4 * PLACES_MAX;
 /// Changes of the map of one object that a record carries for the checkpoint, at most.
 const CHANGES_MAX: usize = 32;
 /// Blocks whose fate is decided in one step of the end of a checkpoint.
@@ -248,7 +250,8 @@ impl Store {
             let blocks = record_blocks(own + next.bytes + carried + more);
             let has_room = blocks <= RECORD_BLOCKS
                 && self.journal.used + blocks <= self.geometry.journal
-                && self.ahead.count() + pages + next.pages.len() <= PLACES_MAX;
+                && self.ahead.count() + pages + next.pages.len() <= PLACES_MAX
+                && self.ahead.taken.count() + pages + next.pages.len() <= TAKEN_MAX;
             if !next.may_go_ahead || !has_room {
                 break;
             }

@@ -124,7 +124,8 @@ impl Store {
 
     /// Enters an object, or changes the record of the one at that base (whose pages it keeps, as
     /// far as the new size covers them). In force at once; durable with the next checkpoint, or by a
-    /// sync that names the object.
+    /// sync that names the object. Addresses of an object whose deletion is not durable are given to another one only when it [is](Store::awaits_deletion): a record of
+    /// the new one alone could not be mounted beside the row of the old one.
     ///
     /// # Errors
     /// [`PutError`]; nothing was changed.

@@ -340,3 +340,21 @@ fn a_record_ahead_proves_no_generation() {
         (generation, 0, 1)
     );
 }
+
+/// The same pages are written again and again ahead of one checkpoint, each time to other blocks.
+#[test]
+fn blocks_taken_beside_a_checkpoint_are_bounded() {
+    let (mut world, mut store) = sample();
+    begin_held(&mut world, &mut store, BITMAPS);
+    let free = store.stats().free;
+    loop {
+        let pages: Vec<_> = (0..450).map(|page| (BASE, 100 + page, 7)).collect();
+        sync(&mut world, &mut store, &pages, &[]);
+        let told = drive(&mut world, &mut store);
+        if told.is_empty() || told == ["refused"] {
+            break;
+        }
+    }
+    let taken = free - store.stats().free;
+    assert!((1000..=4000).contains(&taken), "{taken} blocks");
+}
