@@ -2,7 +2,7 @@
 
 use kcore::bare::{
     going::Going,
-    mapping::{Fpage, How, Progress},
+    mapping::{Fpage, How, Own, Progress},
 };
 
 use crate::{
@@ -358,4 +358,123 @@ fn a_grant_does_not_wait_for_its_own_flush() {
         most = most.max(pieces);
     }
     assert!(most < 64 * 16 + 100, "{most} pieces");
+}
+
+/// A page of space 2 is cleared by giving from it, which helps whoever clears it; then one event replaces it by a page of the slot behind, and it is given on.
+fn refill(bench: &mut Bench, page: u64, events: u64) {
+    let mut left = events;
+    while left > 0 && bench.kernel.mapping_open() == Some((bench.spaces[2], page, 1)) {
+        let before = bench.kernel.mapping_nodes();
+        bench.give_page_on((2, page), 4, How::Map);
+        left -= 1;
+        if bench.kernel.mapping_nodes() >= before {
+            break;
+        }
+    }
+    if left > 0 {
+        left -= 1;
+        let (own, place) = (memory(512 + page, PAGE, RWX), memory(page, PAGE, RWX));
+        let _ = bench.give((2, own), (2, place), How::Map, &mut Going::default());
+    }
+    for _ in 0..left {
+        bench.give_page_on((2, page), 4, How::Map);
+    }
+}
+
+/// A claimer's piece becomes another one: its pages there are taken from above, or a link goes for which it was given page by page. It claims what it clears now.
+#[test]
+fn a_gift_whose_piece_changes_claims_the_new_place() {
+    for (how, is_linked) in [
+        (How::Map, false),
+        (How::Grant, false),
+        (How::Map, true),
+        (How::Grant, true),
+    ] {
+        let size = if is_linked { SLOT } else { PAGE + 4 };
+        let refilled = if is_linked { 500 } else { 4 };
+        let mut bench = Bench::new(size, 1);
+        let (all, slot) = (memory(0, size, RWX), memory(0, SLOT, RWX));
+        bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        for page in [0, refilled] {
+            bench.map((2, memory(512 + page, PAGE, RWX)), (2, memory(page, PAGE, RWX)));
+            for _ in 0..30 {
+                bench.give_page_on((2, page), 4, How::Map);
+            }
+        }
+        if is_linked {
+            let linked = bench.give((2, slot), (3, slot), How::Link, &mut Going::default());
+            assert_eq!(linked, Ok(Progress::Done));
+        }
+        let mut victim = Going::default();
+        assert_eq!(bench.give((1, all), (2, all), how, &mut victim), Ok(Progress::More));
+        // The link goes, or the giver's first pages.
+        let (space, what, own) = if is_linked {
+            (bench.spaces[3], slot, Own::Too)
+        } else {
+            (bench.spaces[0], memory(SOURCE, PAGE + 2, RWX), Own::Kept)
+        };
+        let mut going = Going::default();
+        while bench.kernel.flush(space, what, (RWX, own), &mut going) == Ok(Progress::More) {
+            going = going.next_piece();
+        }
+        let ended = (1..3000).any(|_| {
+            victim = victim.next_piece();
+            let given = bench.give((1, all), (2, all), how, &mut victim);
+            refill(&mut bench, refilled, EVENTS);
+            given != Ok(Progress::More)
+        });
+        assert!(ended, "{how:?}, linked {is_linked}");
+    }
+}
+
+/// A claimer of the gibibyte around them goes on once in so many pieces of a gift of many pages, to where nothing stands: the gift waits for it so long once.
+#[test]
+fn many_pages_are_given_beside_a_claimer_that_goes_on_seldom() {
+    let mut bench = Bench::new(SLOT, 1);
+    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+    bench.map((0, memory(SOURCE, GIB, RWX)), (2, memory(1 << 18, GIB, RWX)));
+    for page in 0..510 {
+        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+        for _ in 0..14 {
+            bench.give_page_on((3, page), 4, How::Map);
+        }
+    }
+    let (theirs, all) = (memory(1 << 18, GIB, RWX), memory(0, GIB, RWX));
+    let (source, place) = (memory(0, PAGE + 8, RWX), memory(8192, PAGE + 8, RWX));
+    let [mut claimer, mut victim] = [Going::default(); 2];
+    let ended = (0..4000).position(|piece| {
+        if piece % 1025 == 0 {
+            let _ = bench.give((2, theirs), (3, all), How::Map, &mut claimer);
+            claimer = claimer.next_piece();
+        }
+        let given = bench.give((1, source), (3, place), How::Map, &mut victim);
+        victim = victim.next_piece();
+        given != Ok(Progress::More)
+    });
+    assert!(ended.is_some_and(|pieces| pieces < 1500), "{ended:?}");
+}
+
+/// A space goes in which a gift from elsewhere claims a slot. Whoever has its number next is not waited for.
+#[test]
+fn a_claim_ends_with_its_space() {
+    let mut bench = Bench::new(SLOT, 1);
+    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+    for page in 0..64 {
+        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+        for _ in 0..14 {
+            bench.give_page_on((3, page), 4, How::Map);
+        }
+    }
+    let slot = memory(0, SLOT, RWX);
+    let begun = bench.give((1, slot), (3, slot), How::Map, &mut Going::default());
+    assert_eq!(begun, Ok(Progress::More));
+    while bench.kernel.free_space_destroy(bench.spaces[3]) == Ok(Progress::More) {}
+    let made = bench
+        .kernel
+        .free_space_create(bench.spaces[0], 60_000)
+        .expect("a space");
+    assert_eq!(made, bench.spaces[3], "the number is used again");
+    let page = memory(3, PAGE, RWX);
+    let given = bench.give((1, page), (3, page), How::Map, &mut Going::default());
+    assert_eq!(given, Ok(Progress::Done));
 }

@@ -13,7 +13,7 @@ use abi::{
 };
 
 use super::{
-    DEPTH_MAX, LINK_UNITS, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit,
+    DEPTH_MAX, LINK_UNITS, Mapping, NODE_UNITS, PORTS_UNITS, TABLE_UNITS, Visit,
     fpage::PORTS,
     tables::{PORTS_PAGE, What, Work, span},
     tree::{Kind, LINKS, NONE, pages},
@@ -98,6 +98,11 @@ impl<H: Hardware> Work<'_, H> {
                 Kind::Part | Kind::Table => 0,
             };
         }
+        let Mapping {
+            open, claim, is_quiet, ..
+        } = &*self.mapping;
+        let is_right = *is_quiet == (open.top == NONE && !claim.is_there());
+        ensure(is_right, "the short ways look for nothing though they are to")?;
         let roots = used
             .iter()
             .filter(|&&node| self.mapping.tree.get(node).parent == NONE)

@@ -68,6 +68,13 @@ impl Mapping {
         self.claim = claim;
     }
 
+    /// A space is gone, and its number may be another one's.
+    pub(super) fn forget_claim(&mut self, space: u16) {
+        if self.claim.space == space {
+            self.set_claim(Claim::NONE);
+        }
+    }
+
     /// A claimer has its place, or does not want it any more.
     fn give_up_place(&mut self, claimer: u64) {
         if self.claim.stamp == claimer {
@@ -84,6 +91,9 @@ impl<H: Hardware> Work<'_, H> {
     pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
         let is_claimer = self.claim != 0 && self.claim == self.mapping.claim.stamp;
         if is_claimer {
+            // The piece may have become another one.
+            let claim = &mut self.mapping.claim;
+            (claim.space, claim.first, claim.count) = (space, first, count);
             return;
         }
         if self.claim == 0 || self.has_claimed {
@@ -110,12 +120,14 @@ impl<H: Hardware> Work<'_, H> {
     }
 
     /// Whether somebody else has claimed some of these pages: then this piece is over. Others wait for nothing of this operation meanwhile, or the claimer could.
+    /// One operation waits for so many pieces in all, however many claims it meets: it fills each page only once.
     pub(super) fn waits_for_place(&mut self, space: u16, first: u64, count: u64) -> bool {
         let claim = &mut self.mapping.claim;
         let is_apart = first >= claim.first + claim.count || claim.first >= first + count;
-        if claim.space != space || is_apart || claim.stamp == self.claim {
+        if claim.space != space || is_apart || claim.stamp == self.claim || self.waited == PATIENCE {
             return false;
         }
+        self.waited += 1;
         if claim.patience == 0 {
             self.mapping.set_claim(Claim::NONE);
             return false;

@@ -178,6 +178,7 @@ impl<H: Hardware> Work<'_, H> {
         self.flush_now();
         let gone = self.mapping.spaces[usize::from(space)].take();
         let Some(gone) = gone else { return };
+        self.mapping.forget_claim(space);
         let ports = if gone.ports.is_empty() { 0 } else { super::PORTS_UNITS };
         debug_assert_eq!(gone.used, TABLE_UNITS + ports, "something is still charged");
         if gone.creator == NOBODY {
