@@ -6,7 +6,7 @@ use abi::{
     host::{EXIT_FAILURE, EXIT_REBOOT, EXIT_SUCCESS},
     layout::{
         ApdDescription, CONTROL_POWER_OFF, CONTROL_REBOOT, INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG,
-        MemoryReport, ObjectInfo, StoreReport, TOPIC_DOMAIN, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_SNAPSHOT, TOPIC_STORE,
+        MemoryReport, ObjectInfo, StoreReport, TOPIC_DOMAIN, TOPIC_LOG, TOPIC_MEMORY, TOPIC_OBJECT, TOPIC_STORE,
         TOPIC_THREAD, ThreadReport,
     },
     start::{ARGUMENTS_OFFSET, START_MAGIC, Start},
@@ -159,7 +159,7 @@ fn the_system_tells_of_itself() {
         Err(Error::BadAddress)
     );
     assert_eq!(
-        system.call(first, Call::SystemInfo, &[TOPIC_SNAPSHOT + 1, 0, buffer, PAGE]),
+        system.call(first, Call::SystemInfo, &[TOPIC_LOG + 1, 0, buffer, PAGE]),
         Err(Error::BadArgument)
     );
     assert_eq!(
