@@ -4,7 +4,7 @@
 use core::{
     arch::{asm, x86_64::__cpuid_count},
     cell::UnsafeCell,
-    mem::offset_of,
+    mem::{MaybeUninit, offset_of},
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
@@ -132,15 +132,9 @@ const EMPTY: PerProcessor = PerProcessor {
     ],
 };
 
-static AREAS: [Own<PerProcessor>; PROCESSORS_MAX] = {
-    let mut areas = [const { Own(UnsafeCell::new(EMPTY)) }; PROCESSORS_MAX];
-    let mut number = 0;
-    while number < PROCESSORS_MAX {
-        areas[number].0.get_mut().record = Processor::new(number as u32);
-        number += 1;
-    }
-    areas
-};
+/// Zeroes until the first processor is [initialised](initialise), so that they take no room in the kernel's image.
+static AREAS: [Own<MaybeUninit<PerProcessor>>; PROCESSORS_MAX] =
+    [const { Own(UnsafeCell::new(MaybeUninit::zeroed())) }; PROCESSORS_MAX];
 
 /// A word of this processor's area.
 #[inline(always)]
@@ -171,7 +165,7 @@ impl Records {
 
     /// The record of a processor; its own if there is none with that number.
     fn place(number: u32) -> *mut Processor {
-        let area = AREAS.get(number as usize).map_or_else(own, |area| area.0.get());
+        let area = AREAS.get(number as usize).map_or_else(own, |area| area.0.get().cast());
         // SAFETY: an area, whose field is not read here.
         unsafe { &raw mut (*area).record }
     }
@@ -182,7 +176,7 @@ impl Deref for Records {
 
     #[inline(always)]
     fn deref(&self) -> &Processor {
-        // SAFETY: the record was made with its area, and is reached through this one value. The fast paths write to it while they have the kernel
+        // SAFETY: the record was made when the first processor was initialised, and is reached through this one value. The fast paths write to it while they have the kernel
         // lock, and so nobody a reference.
         unsafe { &(*own()).record }
     }
@@ -261,7 +255,7 @@ static MACHINE_CHECK: Stack<8192> = Stack(UnsafeCell::new([0; 8192]));
 pub fn stack_above(rsp: u64) -> (u64, &'static [u64]) {
     let found = AREAS.iter().enumerate().find_map(|(number, area)| {
         // SAFETY: written when the processor was started, read as a whole word; a stack that is not there yet is zero.
-        let top = unsafe { (&raw const (*area.0.get()).kernel_stack).read_volatile() };
+        let top = unsafe { (&raw const (*area.0.get().cast::<PerProcessor>()).kernel_stack).read_volatile() };
         let guard = top.checked_sub(if number == 0 { FIRST_STACK as u64 } else { STACK_TOP })?;
         (guard..top).contains(&rsp).then_some((guard, top))
     });
@@ -493,9 +487,19 @@ fn stack_tops(number: u32) -> [u64; 4] {
     [0, 1, 2, 3].map(|which| first + which * INTERRUPT_STACK)
 }
 
-/// Sets this processor up, which has that number: segments, stacks, traps, system calls (which lead to `entry`), protections.
+/// Sets this processor up, which has that number, and as the first one all processors' areas: segments, stacks, traps, system calls (which lead to `entry`), protections.
 pub fn initialise(number: u32, entry: syscall::Entry) -> Protections {
-    let own = AREAS[number as usize % PROCESSORS_MAX].0.get();
+    if number == 0 {
+        for (number, area) in (0..).zip(&AREAS) {
+            let area: *mut PerProcessor = area.0.get().cast();
+            // SAFETY: the first processor is initialised first, so that nobody uses an area yet.
+            unsafe {
+                area.write(EMPTY);
+                (*area).record = Processor::new(number);
+            }
+        }
+    }
+    let own: *mut PerProcessor = AREAS[number as usize % PROCESSORS_MAX].0.get().cast();
     let [kernel, double_fault, non_maskable, machine_check] = stack_tops(number);
     // SAFETY: called once on each processor, before it uses its area otherwise; interrupts are off.
     unsafe {
