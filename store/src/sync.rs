@@ -104,7 +104,8 @@ impl Store {
     /// Begins to make `pages` and the rows of `objects` durable, of which some may be deleted. A sync
     /// also carries the discards and limits pending for the objects it names, and the row of
     /// every object of `pages` if it has changed. The frames stay frozen until they come back; pages
-    /// outside every object come back at once, unwritten.
+    /// outside every object come back at once, unwritten. Pages that a checkpoint has are not among it: the sync may be durable before that. Whoever wants one of
+    /// them durable with the sync waits for the checkpoint.
     ///
     /// # Errors
     /// [`Failure::Memory`] if there is no heap to note it, not even that it failed; nothing was taken.

@@ -368,6 +368,11 @@ impl Driver {
         away.any(|(other, flight)| *other == name && flight.job.is_some())
     }
 
+    /// Whether a sync that names its object cannot have it as it is: another one has it, or it is on its way with the checkpoint and was not written since. The server waits then.
+    pub(super) fn is_withheld(&self, name: PageName) -> bool {
+        self.is_syncing(name) || self.is_away(name) && !self.dirty.contains(&name)
+    }
+
     /// The states that a change of an object changes at once.
     fn states(&mut self) -> impl Iterator<Item = &mut State> {
         [Some(&mut self.live), Some(&mut self.stored), self.bare.as_mut()]

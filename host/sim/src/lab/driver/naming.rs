@@ -70,7 +70,7 @@ impl Driver {
             directories.extend(self.enter(1, DIRECTORY)?);
         }
         // One sync has to cover all of them.
-        if directories.is_empty() || directories.iter().any(|&base| self.is_syncing((base, 0))) {
+        if directories.is_empty() || directories.iter().any(|&base| self.is_withheld((base, 0))) {
             return Ok(());
         }
         let (from, to) = (*self.rng.pick(&directories), *self.rng.pick(&directories));
@@ -137,7 +137,7 @@ impl Driver {
 
     /// All objects and those whose deletion is not durable, if one sync can have them all.
     pub(in crate::lab) fn all_objects(&self) -> Option<Vec<u64>> {
-        let is_free = self.directories().iter().all(|&base| !self.is_syncing((base, 0)));
+        let is_free = self.directories().iter().all(|&base| !self.is_withheld((base, 0)));
         is_free.then(|| self.live.keys().chain(self.unusable.keys()).copied().collect())
     }
 
