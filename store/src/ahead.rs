@@ -21,7 +21,7 @@ use crate::heap::NoHeap;
 use crate::jobs::{Progress, Running, Work};
 use crate::journal::{Chain, Item, record_blocks};
 use crate::map::{Entry, Path};
-use crate::pending::Journaled;
+use crate::pending::{CHANGES_MAX, Journaled};
 use crate::recording::Recording;
 use crate::store::{COST_READ, JournalState, Store};
 use crate::sync::{GROUP_MAX, SyncGroup, SyncRequest};
@@ -32,8 +32,6 @@ use crate::writing::COST_NODE;
 const PLACES_MAX: usize = 1000;
 /// Blocks that are taken beside one checkpoint, at most: a page that is written again takes another one.
 const TAKEN_MAX: usize = 4 * PLACES_MAX;
-/// Changes of the map of one object that a record carries for the checkpoint, at most.
-const CHANGES_MAX: usize = 32;
 /// Blocks whose fate is decided in one step of the end of a checkpoint.
 const TAKEN_PIECE: usize = 4;
 /// The cost of looking what a checkpoint has of an object, or of a page.
@@ -290,12 +288,10 @@ impl Store {
                 bytes += row.map_or(Item::Delete(base).bytes(), |row| Item::put_bytes(&row.record));
             }
             if let Some(changes) = self.settled.get_ref(base).filter(|changes| changes.is_unjournaled()) {
-                let entries = changes.entries();
-                if entries.zeroed + entries.flags > CHANGES_MAX {
+                if changes.count() > CHANGES_MAX {
                     return None;
                 }
-                let most = Item::Zero { base, start: 0, end: 0 }.bytes();
-                bytes += (entries.zeroed + entries.flags) * most;
+                bytes += changes.items(base).map(|item| item.bytes()).sum::<usize>();
             }
         }
         Some(bytes)
@@ -324,13 +320,9 @@ impl Store {
         let Some(changes) = self.settled.get_ref(base).filter(|changes| changes.is_unjournaled()) else {
             return Ok(true);
         };
-        let entries = changes.entries();
-        let zeroed = changes.zeroed.iter();
-        let zeroed = zeroed.map(|(start, end)| Item::Zero { base, start, end });
-        let limits = changes.flags.iter();
-        let limits = limits.map(|(page, flags)| Item::Limit { base, page, flags });
-        zeroed.chain(limits).for_each(|item| record.put_paid(&item));
-        self.spend(COST_CARRIED * (entries.zeroed + entries.flags) as u64);
+        let count = changes.count() as u64;
+        changes.items(base).for_each(|item| record.put_paid(&item));
+        self.spend(COST_CARRIED * count);
         Ok(true)
     }
 

@@ -7,8 +7,12 @@
 use crate::containers::Map;
 use crate::event::PageFlags;
 use crate::heap::NoHeap;
+use crate::journal::Item;
 use crate::map::FANOUT;
 use crate::objects::all_nodes;
+
+/// Changes of the map of one object that a record carries at most.
+pub(crate) const CHANGES_MAX: usize = 32;
 
 /// Changes that are put beneath others in one piece.
 const BENEATH_PIECE: usize = 8;
@@ -193,8 +197,16 @@ impl MapChanges {
         }
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.zeroed.count() + self.flags.count()
+    }
+
+    /// What a record says of them.
+    pub(crate) fn items(&self, base: u64) -> impl Iterator<Item = Item> {
+        let zeroed = self.zeroed.iter();
+        let zeroed = zeroed.map(move |(start, end)| Item::Zero { base, start, end });
+        let flags = self.flags.iter();
+        zeroed.chain(flags.map(move |(page, flags)| Item::Limit { base, page, flags }))
     }
 
     /// No changes, where jobs have these.

@@ -13,7 +13,7 @@ use crate::io::Purpose;
 use crate::jobs::{Progress, Running, Work};
 use crate::journal::{IsAhead, Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
-use crate::pending::{Entries, Journaled, MapChanges};
+use crate::pending::{CHANGES_MAX, Entries, Journaled, MapChanges};
 use crate::recording::Recording;
 use crate::space::Loan;
 use crate::store::{COST_STEP, JournalState, Store};
@@ -23,8 +23,6 @@ use alloc::vec::Vec;
 
 /// Syncs that share a record at most, and that wait at most: a checkpoint does the work of more.
 pub(crate) const GROUP_MAX: usize = 32;
-/// Pending changes of an object that a sync carries at most, for it copies them when it is begun.
-const CHANGES_MAX: usize = 32;
 /// Changes that jobs have of such an object at most and that must have room in the copy.
 const BENEATH_MAX: usize = 256;
 /// The cost of giving a page back, or of promising it its room again.
@@ -228,16 +226,10 @@ impl Store {
             };
             if changes.journaled == Journaled::No {
                 changes.journaled = Journaled::Yes;
-                let entries = changes.entries();
-                reserve(&mut request.items, entries.zeroed + entries.flags)?;
-                let zeroed = changes.zeroed.iter();
-                request
-                    .items
-                    .extend(zeroed.map(|(start, end)| Item::Zero { base, start, end }));
-                let flags = changes.flags.iter();
-                request
-                    .items
-                    .extend(flags.map(|(page, flags)| Item::Limit { base, page, flags }));
+                reserve(&mut request.items, changes.count())?;
+                changes
+                    .items(base)
+                    .for_each(|item| push_reserved(&mut request.items, item));
             }
             push_reserved(&mut request.replaced, (base, changes));
         }
@@ -251,8 +243,9 @@ impl Store {
         let Some(pending) = self.pending.by_object().get_ref(base) else {
             return Ok(None);
         };
-        let (entries, beneath) = (pending.entries(), self.beneath(base));
-        if entries.zeroed + entries.flags > CHANGES_MAX || beneath.room() > BENEATH_MAX {
+        let beneath = self.beneath(base);
+        // They are copied.
+        if pending.count() > CHANGES_MAX || beneath.room() > BENEATH_MAX {
             return Err(Failure::Checkpoint);
         }
         let written = || pages.iter().filter(|page| page.base == base).map(|page| page.page);

@@ -28,7 +28,7 @@ pub fn keep() {
         loop {
             let is_new = system::log(POSITION.load(Relaxed), &mut [0]).is_ok_and(|(_, count)| count > 0);
             if is_new {
-                // What cannot be written now may be written later.
+                // An error is told nowhere: it would be one more line of the log.
                 let _ = guarded("log", write);
             }
             if time::sleep_ns(LOOK_NS).is_err() {
@@ -47,7 +47,7 @@ fn object() -> rt::Result<Option<Object>> {
     }
 }
 
-/// What of it is used.
+/// The part of the object that is used.
 fn cells(object: &Object) -> &[Cell<u8>] {
     let cells = object.region().cells();
     &cells[..cells.len().min(BYTES_MAX)]
@@ -71,13 +71,16 @@ fn lines_from(from: u64) -> rt::Result<(Vec<u8>, u64)> {
     }
 }
 
-/// Writes what has come.
+/// Writes the lines that are new, if there is an object for them.
 fn write() -> rt::Result<()> {
-    let Some(object) = object()? else { return Ok(()) };
     let (lines, next) = lines_from(POSITION.load(Relaxed))?;
-    append(cells(&object), &lines);
-    object.flush()?;
+    let object = object()?;
+    // Now, or lines that the disk refuses would be put into the object anew each second.
     POSITION.store(next, Relaxed);
+    if let Some(object) = object {
+        append(cells(&object), &lines);
+        object.flush()?;
+    }
     Ok(())
 }
 

@@ -80,7 +80,7 @@ fn a_disk_that_is_measured_again_has_the_size_that_the_device_tells() {
     device.measure();
     assert_eq!(write(&mut device, 4), Ok(()));
     assert_eq!(write(&mut device, 5), Err(SubmitError::OutOfRange));
-    // What is lost tells nothing any more.
+    // A device that was given up tells nothing any more: its size stays as it was.
     resize(7);
     device.give_up();
     device.measure();

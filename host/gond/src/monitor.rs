@@ -37,7 +37,7 @@ pub fn place(machine: &mut Machine) -> Option<SocketName> {
     let tried = std::os::unix::net::UnixListener::bind(&name).ok()?;
     drop(tried);
     std::fs::remove_file(&name).ok()?;
-    // Whoever reaches a monitor may do as its emulator does.
+    // A monitor can have its emulator do anything that this user may do: so nobody else may connect to the socket.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     machine.monitor = Some(name.clone());
     Some(SocketName(name))

@@ -369,3 +369,25 @@ pub fn spawn(kernel: &mut Kernel<Fake, impl Half>, space: SpaceId, priority: u8)
     kernel.thread_wake(thread, Resumed::First);
     thread
 }
+
+/// Makes a thread the running one, which is ready; the order of the others stays.
+pub fn make_running(kernel: &mut Kernel<Fake, Bare>, thread: ThreadId) -> u32 {
+    let index = kernel.threads().find(thread).expect("the thread is there");
+    kernel.yield_current();
+    let mut others = Vec::new();
+    while let Some(other) = kernel.schedule().filter(|&other| other != index) {
+        let record = &kernel.threads().table[other as usize];
+        others.push((record.id, record.resumed));
+        kernel.thread_suspend(others[others.len() - 1].0);
+    }
+    for (other, resumed) in others {
+        kernel.thread_wake(other, resumed);
+    }
+    assert_eq!(
+        kernel.current(),
+        Some(index),
+        "{:?}",
+        kernel.threads().get(thread).state
+    );
+    index
+}

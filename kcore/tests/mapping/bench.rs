@@ -18,7 +18,7 @@ use crate::{
 
 /// Pieces that are enough for whatever stands there when a flush begins.
 pub const PIECES_MAX: usize = 1000;
-/// What others do between two pieces, as if from that many processors.
+/// Events of other threads between two pieces of an operation, as if that many processors ran them.
 pub const EVENTS: u64 = 24;
 /// The page of σ₀ that all comes from.
 pub const SOURCE: u64 = 0x4_0000;
@@ -66,6 +66,27 @@ impl Bench {
             }
         }
         panic!("a gift does not end");
+    }
+
+    /// A gift to its end, with nobody beside it: in how many pieces.
+    pub fn pieces(&mut self, from: (usize, Fpage), to: (usize, Fpage), how: How) -> usize {
+        let (mut going, mut pieces) = (Going::default(), 1);
+        while self.give(from, to, how, &mut going) == Ok(Progress::More) {
+            going = going.next_piece();
+            pieces += 1;
+        }
+        pieces
+    }
+
+    /// Space 2 has a slot of its own behind its first one, and space 3 has so many pages of that in its first slot, each of which it gave on a dozen times.
+    pub fn fill_slot(&mut self, count: u64) {
+        self.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
+        for page in 0..count {
+            self.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
+            for _ in 0..14 {
+                self.give_page_on((3, page), 4, How::Map);
+            }
+        }
     }
 
     /// One piece.

@@ -288,14 +288,8 @@ fn a_gift_ends_though_older_ones_claim_in_turn() {
 /// A slot is given to where each page was given on a dozen times. The claimer goes on once in so many pieces of somebody who gives one page there.
 fn beside_slow_claimer(every: usize, most: usize) -> Option<usize> {
     let mut bench = Bench::new(SLOT, 1);
-    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
     bench.map((0, memory(SOURCE + 1024, SLOT, RWX)), (2, memory(1024, SLOT, RWX)));
-    for page in 0..510 {
-        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
-        for _ in 0..14 {
-            bench.give_page_on((3, page), 4, How::Map);
-        }
-    }
+    bench.fill_slot(510);
     let slot = memory(0, SLOT, RWX);
     let (mut claimer, mut victim) = (Going::default(), Going::default());
     for piece in 0..most {
@@ -344,17 +338,8 @@ fn a_grant_does_not_wait_for_its_own_flush() {
                 bench.give_page_on((3, bench.next), 4, How::Map);
             }
         }
-        let (mut going, mut pieces) = (Going::default(), 1);
-        while bench.give(
-            (giver, memory(source, SLOT, RWX)),
-            (2, memory(0, SLOT, RWX)),
-            How::Grant,
-            &mut going,
-        ) == Ok(Progress::More)
-        {
-            going = going.next_piece();
-            pieces += 1;
-        }
+        let (from, to) = (memory(source, SLOT, RWX), memory(0, SLOT, RWX));
+        let pieces = bench.pieces((giver, from), (2, to), How::Grant);
         most = most.max(pieces);
     }
     assert!(most < 64 * 16 + 100, "{most} pieces");
@@ -431,14 +416,8 @@ fn a_gift_whose_piece_changes_claims_the_new_place() {
 #[test]
 fn many_pages_are_given_beside_a_claimer_that_goes_on_seldom() {
     let mut bench = Bench::new(SLOT, 1);
-    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
     bench.map((0, memory(SOURCE, GIB, RWX)), (2, memory(1 << 18, GIB, RWX)));
-    for page in 0..510 {
-        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
-        for _ in 0..14 {
-            bench.give_page_on((3, page), 4, How::Map);
-        }
-    }
+    bench.fill_slot(510);
     let (theirs, all) = (memory(1 << 18, GIB, RWX), memory(0, GIB, RWX));
     let (source, place) = (memory(0, PAGE + 8, RWX), memory(8192, PAGE + 8, RWX));
     let [mut claimer, mut victim] = [Going::default(); 2];
@@ -458,13 +437,7 @@ fn many_pages_are_given_beside_a_claimer_that_goes_on_seldom() {
 #[test]
 fn a_claim_ends_with_its_space() {
     let mut bench = Bench::new(SLOT, 1);
-    bench.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
-    for page in 0..64 {
-        bench.map((2, memory(512 + page, PAGE, RWX)), (3, memory(page, PAGE, RWX)));
-        for _ in 0..14 {
-            bench.give_page_on((3, page), 4, How::Map);
-        }
-    }
+    bench.fill_slot(64);
     let slot = memory(0, SLOT, RWX);
     let begun = bench.give((1, slot), (3, slot), How::Map, &mut Going::default());
     assert_eq!(begun, Ok(Progress::More));

@@ -400,36 +400,38 @@ fn a_page_that_is_granted_or_replaced_is_not_kept_by_giving_it_on() {
     }
 }
 
-/// A grant of the page goes on with a flush that stands open, though it finds something in its target each time. So the flush's own caller is told that it is
-/// done only when nobody has what was there.
+/// A grant of the page goes on with a flush that stands open, though it finds something in its target each time, or its target is the page that this one comes from.
+/// The flush's own caller is told that it is done only when nobody has what was there.
 #[test]
 fn a_grant_that_goes_on_with_a_flush_does_not_end_it() {
-    let mut bench = Bench::new(PAGE, 2);
-    let mut held = Vec::new();
-    for _ in 0..64 {
-        bench.give_on(2, 3, How::Map);
-        held.push(bench.next);
-        // So it is taken piece by piece.
-        bench.give_page_on((3, bench.next), 4, How::Map);
+    for target in [5, 1] {
+        let mut bench = Bench::new(PAGE, 2);
+        let mut held = Vec::new();
+        for _ in 0..64 {
+            bench.give_on(2, 3, How::Map);
+            held.push(bench.next);
+            // So it is taken piece by piece.
+            bench.give_page_on((3, bench.next), 4, How::Map);
+        }
+        let (mut flush, mut grant) = (Going::default(), Going::default());
+        let page = memory(0, PAGE, RWX);
+        assert_eq!(bench.flush(2, page, RWX, &mut flush), Progress::More);
+        // The one target has a page from elsewhere each time.
+        bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (1, memory(1, PAGE, RWX)));
+        bench.map((1, memory(1, PAGE, RWX)), (5, memory(0, PAGE, RWX)));
+        let granted = bench.give((2, page), (target, page), How::Grant, &mut grant);
+        assert_eq!(granted, Ok(Progress::More));
+        let has = |bench: &Bench| held.iter().filter(|&&page| bench.rights(3, page).is_some()).count();
+        let left = has(&bench);
+        assert!(left > 0 && left < 60, "{left} are left");
+        // The grant is never gone on with.
+        let ended = (1..PIECES_MAX).any(|_| {
+            flush = flush.next_piece();
+            bench.flush(2, page, RWX, &mut flush) == Progress::Done
+        });
+        assert!(ended, "the flush does not end");
+        assert_eq!(has(&bench), 0, "they keep the page though the flush is done");
     }
-    let (mut flush, mut grant) = (Going::default(), Going::default());
-    let page = memory(0, PAGE, RWX);
-    assert_eq!(bench.flush(2, page, RWX, &mut flush), Progress::More);
-    // The target has a page from elsewhere each time.
-    bench.map((0, memory(SOURCE + 1, PAGE, RWX)), (1, memory(1, PAGE, RWX)));
-    bench.map((1, memory(1, PAGE, RWX)), (5, memory(0, PAGE, RWX)));
-    let granted = bench.give((2, page), (5, page), How::Grant, &mut grant);
-    assert_eq!(granted, Ok(Progress::More));
-    let has = |bench: &Bench| held.iter().filter(|&&page| bench.rights(3, page).is_some()).count();
-    let left = has(&bench);
-    assert!(left > 0 && left < 60, "{left} are left");
-    // The grant is never gone on with.
-    let ended = (1..PIECES_MAX).any(|_| {
-        flush = flush.next_piece();
-        bench.flush(2, page, RWX, &mut flush) == Progress::Done
-    });
-    assert!(ended, "the flush does not end");
-    assert_eq!(has(&bench), 0, "they keep the page though the flush is done");
 }
 
 /// Steps of single ports that nobody has from there, and those of the question whether they have to do with a flush that stands open: the more, the more givers
@@ -489,31 +491,6 @@ fn fewer_pages_are_given_in_a_piece_while_a_flush_stands_open() {
     assert!(given(true) + 4 < given(false), "{} and {}", given(true), given(false));
 }
 
-/// A grant goes on with a flush of its page that stands open, and its target is the page that this one comes from. The flush's own caller is told that it is
-/// done only when nobody has what was there.
-#[test]
-fn a_grant_to_where_its_page_comes_from_does_not_end_a_flush() {
-    let mut bench = Bench::new(PAGE, 2);
-    let mut held = Vec::new();
-    for _ in 0..64 {
-        bench.give_on(2, 3, How::Map);
-        held.push(bench.next);
-        bench.give_page_on((3, bench.next), 4, How::Map);
-    }
-    let (mut flush, mut grant) = (Going::default(), Going::default());
-    let page = memory(0, PAGE, RWX);
-    assert_eq!(bench.flush(2, page, RWX, &mut flush), Progress::More);
-    let granted = bench.give((2, page), (1, page), How::Grant, &mut grant);
-    assert_eq!(granted, Ok(Progress::More));
-    let has = |bench: &Bench| held.iter().filter(|&&page| bench.rights(3, page).is_some()).count();
-    let ended = (1..PIECES_MAX).any(|_| {
-        flush = flush.next_piece();
-        bench.flush(2, page, RWX, &mut flush) == Progress::Done
-    });
-    assert!(ended, "the flush does not end");
-    assert_eq!(has(&bench), 0, "they keep the page though the flush is done");
-}
-
 /// The node of a page whose flush others have finished is another page's of the same frame, which the flush has not come to.
 #[test]
 fn a_page_in_a_node_of_another_one_is_flushed() {
@@ -554,19 +531,8 @@ fn what_a_gift_leaves_open_keeps_nobody_waiting() {
     while bench.give((3, from), (1, to), How::Map, &mut going) == Ok(Progress::More) {
         going = going.next_piece();
     }
-    // The first space gives its page, which nobody has any more, to itself.
-    let mut other = Going::default();
-    let mut waits = 0;
-    while bench.give(
-        (1, memory(0, PAGE, RWX)),
-        (5, memory(9, PAGE, RWX)),
-        How::Map,
-        &mut other,
-    ) == Ok(Progress::More)
-    {
-        other = other.next_piece();
-        waits += 1;
-    }
+    // The first space gives its page, which nobody has any more, to another one.
+    let waits = bench.pieces((1, memory(0, PAGE, RWX)), (5, memory(9, PAGE, RWX)), How::Map);
     assert!(waits < 100, "{waits} pieces in vain");
 }
 

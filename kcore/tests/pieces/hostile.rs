@@ -33,15 +33,7 @@ impl Hostile {
         let (sender, receiver) = (make(), make());
         rig.done(boss, Call::SpaceControl, [space, boss.0, 0, 0, 0, 0]);
         let below = rig.done(sender, Call::SpaceCreate, [8000, 0, 0, 0, 0, 0]);
-        let given = [
-            fpage(FROM, 12, Rights::RWX),
-            space,
-            fpage(MINE, 12, Rights::RWX),
-            MAP,
-            0,
-            0,
-        ];
-        rig.done(boss, Call::Map, given);
+        give_own(&mut rig, space);
         Self {
             rig,
             space,
@@ -149,6 +141,12 @@ fn a_gift_to_a_space_below_ends() {
     hostile.assert_ends(begun);
 }
 
+/// Gives a space a page of its own.
+fn give_own(rig: &mut Rig, space: u64) {
+    let [from, to] = [FROM, MINE].map(|base| fpage(base, 12, Rights::RWX));
+    rig.done(rig.boss, Call::Map, [from, space, to, MAP, 0, 0]);
+}
+
 /// A thread of a space that has one page, which it gave to another space many times.
 fn given_on(rig: &mut Rig) -> (u64, ThreadId) {
     let boss = rig.boss;
@@ -251,15 +249,7 @@ impl Claimed {
         let (space, receiver) = given_on(&mut rig);
         let boss = rig.boss;
         let sender = ThreadId(rig.done(boss, Call::ThreadCreate, [space, 0x40_0000, 0x50_0000, 0, 3, 0]));
-        let mine = [
-            fpage(FROM, 12, Rights::RWX),
-            space,
-            fpage(MINE, 12, Rights::RWX),
-            MAP,
-            0,
-            0,
-        ];
-        rig.done(boss, Call::Map, mine);
+        give_own(&mut rig, space);
         rig.words(sender, &[fpage(MINE, 12, Rights::RWX), MAP]);
         Self {
             rig,

@@ -5,7 +5,7 @@ use abi::{
     nucleus::{ANYONE, Call, MAP, fpage, message_buffer, tag, timeouts},
 };
 use kcore::{
-    Hardware, Kernel, Machine, ThreadId,
+    Hardware, Kernel, ThreadId,
     bare::Bare,
     event::{Access, Event, Outcome},
     space::Tags,
@@ -13,7 +13,7 @@ use kcore::{
 };
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
-use crate::fake::{Fake, walk};
+use crate::fake::{Fake, make_running, walk};
 
 pub const FRAMES: u32 = 4000;
 /// Memory of σ₀ beyond the kernel's, in pages.
@@ -50,19 +50,7 @@ impl Rig {
 
     /// Makes a thread the running one.
     pub fn run(&mut self, thread: ThreadId) -> u32 {
-        let index = self.kernel.threads().find(thread).expect("the thread is there");
-        self.kernel.yield_current();
-        let mut others = Vec::new();
-        while let Some(other) = self.kernel.schedule().filter(|&other| other != index) {
-            let record = &self.kernel.threads().table[other as usize];
-            others.push((record.id, record.resumed));
-            self.kernel.thread_suspend(others[others.len() - 1].0);
-        }
-        for (other, resumed) in others {
-            self.kernel.thread_wake(other, resumed);
-        }
-        assert_eq!(self.kernel.current(), Some(index), "{:?}", self.state(thread));
-        index
+        make_running(&mut self.kernel, thread)
     }
 
     /// One piece of an operation, which begins; the answer, unless it goes on or waits.

@@ -11,7 +11,7 @@ use crate::heap::{NoHeap, with_room};
 use crate::io::Purpose;
 use crate::journal::{IsAhead, Item, PAGE_BYTES, record_blocks};
 use crate::map::Entry;
-use crate::pending::Journaled;
+use crate::pending::{CHANGES_MAX, Journaled};
 use crate::recording::Recording;
 use crate::store::Store;
 use crate::world::{BLOCK, World};
@@ -20,9 +20,8 @@ use crate::world::{BLOCK, World};
 const PAGES_MAX: usize = 1000;
 /// Room in its record for rows, and for changes of maps that are not pages.
 const ROWS_ROOM: usize = 2 * BLOCK;
-/// Objects whose rows it carries, and changes of an object's map, at most: each object is one step.
+/// Objects whose rows it carries at most: each is one step.
 const ROWS_MAX: usize = 64;
-const CHANGES_MAX: usize = 32;
 /// The cost of putting a change of a map in.
 const COST_CHANGE: u64 = 500;
 
@@ -133,18 +132,13 @@ impl Checkpoint {
             recorded.rows = base + 1;
         }
         while let Some((base, changes)) = store.settling.from(recorded.changes) {
-            let entries = changes.entries();
             if changes.journaled == Journaled::No && store.table.get(base).is_some() {
-                let zeroed = changes.zeroed.iter();
-                let zeroed = zeroed.map(|(start, end)| Item::Zero { base, start, end });
-                let limits = changes.flags.iter();
-                let limits = limits.map(|(page, flags)| Item::Limit { base, page, flags });
-                let count = entries.zeroed + entries.flags;
+                let count = changes.count();
                 if count > CHANGES_MAX {
                     return Ok(None);
                 }
                 let mut items = with_room(count)?;
-                zeroed.chain(limits).for_each(|item| push_reserved(&mut items, item));
+                changes.items(base).for_each(|item| push_reserved(&mut items, item));
                 let bytes = items.iter().map(Item::bytes).sum::<usize>();
                 if bytes > room(recorded) {
                     return Ok(None);

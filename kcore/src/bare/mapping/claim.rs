@@ -1,8 +1,8 @@
 //! The place that is claimed: where a gift is to stand whose event did not finish the clearing of it.
 //!
-//! What stands in the place of a gift is flushed before. If that takes more than one event, threads on other processors could fill the place again as fast as it is
-//! cleared, and keep the gift from its end. So a gift claims its place then: until it has what it claims nobody else gives anything there, but waits for it, as long as its
-//! patience lasts, for the claimer may have gone away. What stands in the place only becomes less, so the clearing ends.
+//! A gift first flushes the pages that stand in its place. If that takes more than one event, threads on other processors could fill the place again as fast as it is
+//! cleared, and keep the gift from its end. So the gift claims its place: nobody else gives anything there until the gift has the place. Others wait, but not for ever, for the
+//! claimer may have gone away. The pages in the place only become fewer, so the clearing ends.
 //!
 //! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]), and who has lost one is the youngest. The short ways of giving leave what goes to a claimed place's space to the general one.
 

@@ -197,7 +197,8 @@ impl<H: Hardware> Work<'_, H> {
             self.comes_from(node, top) || self.comes_from(top, node) || !is_this && self.visit != Visit::NONE;
         if is_other {
             if self.visit.stood_open {
-                // What somebody has finished and begins again is younger than those that wait; and an operation does not wait for a flush of its own.
+                // Others have finished this flush, or it is of another block of this operation. Begun again it is younger than those that wait, and the operation does not
+                // wait for itself.
                 let visit = core::mem::replace(&mut self.visit, Visit::NONE);
                 self.mapping.abandon_flush(visit);
             }

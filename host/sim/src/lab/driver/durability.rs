@@ -328,7 +328,7 @@ impl Driver {
         self.jobs.push_front(Job::Checkpoint(all, begun));
         self.maybe.clear();
         self.snapshots_settle();
-        // What the checkpoint has of its pages is older, and does not come back.
+        // Where the checkpoint has the same pages, its contents are older: they do not come back if it fails.
         let done: BTreeSet<PageName> = self
             .returned
             .extract_if(.., |(_, flight)| flight.job == Some(ticket))
