@@ -26,7 +26,7 @@ const GUIDES: [(&str, usize); 11] = [
     ("docs/mutants.md", 1),
     ("docs/fuzzing.md", 1),
     ("docs/crashes.md", 1),
-    ("docs/guide/debugging.md", 3),
+    ("docs/guide/debugging.md", 2),
     ("docs/guide/modules.md", 2),
     ("docs/guide/nucleus.md", 0),
     ("docs/modules.md", 5),
@@ -101,7 +101,11 @@ impl Reader {
                 Some(terminal) => compare(&terminal.end()?, &block.text),
                 None => Err("there is no second terminal".into()),
             },
-            Some(Kind::Shell { image, fails }) => self.in_the_shell(image, *fails, &block.text)?,
+            Some(Kind::Shell { image, fails }) => {
+                // As above.
+                self.terminal = None;
+                self.in_the_shell(image, *fails, &block.text)?
+            }
             Some(Kind::Debugger) => typing::ask_debugger(&self.tree, &block.text)?,
             Some(Kind::Gdb) if !typing::has_gdb() => {
                 bench.tell(&format!(
