@@ -71,7 +71,7 @@ const EXCEPTIONS: &[(&str, &[(&str, usize)])] = &[
             ("store/src/record.rs", 2),
             ("store/src/recovery.rs", 1),
             ("store/src/rows.rs", 1),
-            ("store/src/sync.rs", 3),
+            ("store/src/sync.rs", 1),
             ("store/src/table_loading.rs", 3),
         ],
     ),

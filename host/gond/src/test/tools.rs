@@ -136,10 +136,16 @@ fn behind<'a>(text: &'a str, words: &str) -> &'a str {
     rest.split([' ', ',', '\n']).next().unwrap_or("")
 }
 
+/// Whether all the threads of the shell are there, and wait.
+fn is_at_rest(threads: &str) -> bool {
+    threads.contains("3 threads") && !threads.contains("running on") && threads.contains("ThreadSleep")
+}
+
 fn converse(socket: &Path) -> Result<Found> {
     let mut debugger = connect(socket)?;
     let started = Instant::now();
-    while !debugger.ask("threads")?.contains("ThreadSleep") && started.elapsed() < Duration::from_mins(1) {
+    // The shell may be behind its first sleep while the other threads that it starts are not there yet, or the reverse.
+    while !is_at_rest(&debugger.ask("threads")?) && started.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let mut answers = Vec::new();
