@@ -135,7 +135,11 @@ impl Server {
             return Outcome::Return(Err(Error::BadCall));
         };
         let caller = self.caller(world, thread, resumed);
-        let reply = self.reply(world, caller, call, arguments);
+        let backs = resumed != Resumed::First && self.threads.record(thread).tries.backing.is_some();
+        let reply = match if backs { self.backing_goes_on(world, thread) } else { None } {
+            Some(stop) => Reply::Step(Err(stop)),
+            None => self.reply(world, caller, call, arguments),
+        };
         self.end_call(world, thread, reply)
     }
 

@@ -42,6 +42,7 @@ use crate::{
     procedures::pdx::Stage,
     protection::apd::Apd,
     protection::search::Bookmark,
+    pages::backing::Backing,
 };
 
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
@@ -58,6 +59,10 @@ pub(crate) struct Tries {
     pub(crate) had_idle: bool,
     /// Checkpoints that a call waited for, as the disk was full.
     pub(crate) checkpoints: u8,
+    /// The object that becomes a backed one meanwhile.
+    pub(crate) backing: Option<Backing>,
+    /// Objects that could not.
+    pub(crate) failures: u8,
 }
 
 /// The maker of a call.
