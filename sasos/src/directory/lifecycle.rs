@@ -327,7 +327,11 @@ impl Server {
 
 fn info_of(record: &store::ObjectRecord, rights: Rights, resident: u64) -> ObjectInfo {
     // To programs a backed object is as transient as before.
-    let kept = if record.flags & ROW_ENDS == 0 { OBJECT_PERSISTENT } else { 0 };
+    let kept = if record.flags & ROW_ENDS == 0 {
+        OBJECT_PERSISTENT
+    } else {
+        0
+    };
     ObjectInfo {
         base: record.base,
         bytes: record.pages.saturating_mul(PAGE),

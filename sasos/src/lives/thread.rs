@@ -38,11 +38,11 @@ use crate::{
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     lives::work::piece,
+    pages::backing::Backing,
     pages::pager::FRAME_RESERVE,
     procedures::pdx::Stage,
     protection::apd::Apd,
     protection::search::Bookmark,
-    pages::backing::Backing,
 };
 
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.

@@ -11,14 +11,8 @@ use abi::{Error, Rights, layout::OBJECT_STACK};
 use kcore::ThreadId;
 
 use crate::{
-    Server, Step, Stop, World,
-    accounts::Resource,
-    directory::lists::Kind,
-    directory::object::ObjectId,
-    durability::keeping::Becomes,
-    lives::budget::Cost,
-    lives::work::piece,
-    pages::pager::FRAME_RESERVE,
+    Server, Step, Stop, World, accounts::Resource, directory::lists::Kind, directory::object::ObjectId,
+    durability::keeping::Becomes, lives::budget::Cost, lives::work::piece, pages::pager::FRAME_RESERVE,
 };
 
 /// Pages in memory with which an object is worth it: a row, and the nodes of a map, take some.

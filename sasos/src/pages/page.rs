@@ -253,7 +253,11 @@ impl Server {
                 return Err(Error::BadArgument.into());
             }
             if persistent && range.count() > ABSENT_LIMITED_MAX {
-                let error = if is_backed { Error::LimitReached } else { Error::BadArgument };
+                let error = if is_backed {
+                    Error::LimitReached
+                } else {
+                    Error::BadArgument
+                };
                 return Err(error.into());
             }
             let object = self.objects.get(range.id);
