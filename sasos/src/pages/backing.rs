@@ -5,6 +5,9 @@
 //! no more. All else is as before: it stands on the kill list, its home has all rights, and to programs it is transient. Its row says that it goes with the next
 //! start ([`store::ROW_ENDS`]).
 //!
+//! Where a program has bounded the memory of a task (`limit_pages` of `TaskCreate`), nothing of that task or of those below it is backed: the bound is one of all that
+//! it makes, and nothing else would bound what of it is on the disk.
+//!
 //! It is what `KeepObject` does ([`crate::durability::keeping`]), done by the fault or the call that lacks the frame, which is made again after each piece.
 
 use abi::{Error, Rights, layout::OBJECT_STACK};
@@ -146,5 +149,6 @@ impl Server {
             && object.stays_until != self.checkpoint.next()
             && object.absent_limits.iter().all(|range| range.limits != Rights::NONE)
             && !self.is_closed(id)
+            && !self.ledger.is_memory_bounded(object.account)
     }
 }
