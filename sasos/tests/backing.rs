@@ -4,7 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE, layout::EXCEPTION_KILL};
 use common::{Actor, Rig};
-use kcore::Hardware;
+use kcore::{Hardware, Machine};
 use sasos::{
     Access,
     accounts::{AccountId, Resource, limits},
@@ -184,4 +184,47 @@ fn a_thread_that_ends_in_the_middle_leaves_the_object_whole() {
         rig.rests();
         assert_eq!(rig.server.store.object(base), None);
     }
+}
+
+/// Pages that are on their way to the disk when the task ends have their frames until the checkpoint is over, and the nodes of its map until the next one; nothing stays for good.
+#[test]
+fn the_end_of_a_task_gives_all_frames_back() {
+    const MOST: u64 = 2000;
+    let mut rig = Rig::new(6, 4000, 20_000);
+    rig.rests();
+    let before = rig.world.frames_free();
+    for round in 0..6 {
+        let actor = rig.actor_in(AccountId::ROOT, limits::of_frames(MOST));
+        let base = made(&mut rig, actor, 2 * MOST);
+        fill(&mut rig, actor, base, 2 * MOST - 300 * round);
+        rig.ends(actor);
+        for _ in 0..2 {
+            rig.checkpoint().expect("the disk works");
+        }
+        rig.check();
+        let after = rig.world.frames_free();
+        assert!(after + 4 > before, "{before} frames were free, and {after} are");
+    }
+}
+
+/// A bound that a program has set is one of all that the task makes: the disk takes nothing of it, nor of those below it, whatever else may be backed.
+#[test]
+fn nothing_is_backed_where_a_program_has_bounded_the_memory() {
+    let mut rig = Rig::new(7, 8000, 20_000);
+    let bounded = small(&mut rig);
+    let account = rig.server.tasks.get(bounded.task).expect("it lives").account;
+    rig.server.ledger.bound_memory(account);
+    let below = rig.actor_in(account, limits::of_frames(FRAMES / 2));
+    for actor in [below, bounded] {
+        let base = made(&mut rig, actor, PAGES);
+        let mut page = 0;
+        while writes(&mut rig, actor, base + page * PAGE, page + 1) {
+            page += 1;
+        }
+        assert!(page <= FRAMES, "{page} pages");
+        rig.rests();
+    }
+    let free = small(&mut rig);
+    let base = made(&mut rig, free, PAGES);
+    fill(&mut rig, free, base, PAGES);
 }
