@@ -26,13 +26,13 @@ use rounds::{Part, Rounds};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Resource {
-    /// Frames for pages of transient objects, which no disk can take, and for page tables.
+    /// Frames for pages of transient objects that are not [backed](crate::pages::backing), and for page tables.
     Frames,
     /// Frames for page tables alone: leaves of objects, upper tables of domains. They count as [`Resource::Frames`], too.
     Tables,
-    /// Frames with changed pages of kept objects, until a checkpoint or a sync takes them over.
+    /// Frames with changed pages of kept and backed objects, until a checkpoint or a sync takes them over.
     Dirty,
-    /// Blocks of the disk for pages of kept objects, promised or written.
+    /// Blocks of the disk for pages of kept and backed objects, promised or written.
     Blocks,
     /// Bytes of the server's heap.
     Bytes,

@@ -6,7 +6,7 @@
 //! start ([`store::ROW_ENDS`]).
 //!
 //! Where a program has bounded the memory of a task (`limit_pages` of `TaskCreate`), nothing of that task or of those below it is backed: the bound is one of all that
-//! it makes, and nothing else would bound what of it is on the disk.
+//! they make, and nothing else would bound what of it is on the disk.
 //!
 //! It is what `KeepObject` does ([`crate::durability::keeping`]), done by the fault or the call that lacks the frame, which is made again after each piece.
 
