@@ -4,7 +4,7 @@ mod common;
 
 use abi::{Call, Error, address::PAGE, layout::EXCEPTION_KILL};
 use common::{Actor, Rig};
-use kcore::{Hardware, Machine};
+use kcore::{Hardware, Machine, ThreadId};
 use sasos::{
     Access,
     accounts::{AccountId, Resource, limits},
@@ -227,4 +227,30 @@ fn nothing_is_backed_where_a_program_has_bounded_the_memory() {
     let free = small(&mut rig);
     let base = made(&mut rig, free, PAGES);
     fill(&mut rig, free, base, PAGES);
+}
+
+/// The object that a task begins in goes over to it, backed as it is.
+#[test]
+fn a_backed_object_goes_over_to_the_task_that_begins_in_it() {
+    let mut rig = Rig::new(8, 8000, 20_000);
+    let actor = small(&mut rig);
+    let base = made(&mut rig, actor, PAGES);
+    fill(&mut rig, actor, base, FRAMES + 100);
+    assert!(rig.server.store.object(base).is_some(), "it is backed");
+    let (thread, _) = rig.call(actor, Call::TaskCreate, &[base, 0, 0, 0, 3]).expect("a task");
+    rig.check();
+    let thread = ThreadId(thread);
+    let child = Actor {
+        task: rig.server.threads.find(thread).expect("it lives").task,
+        thread,
+        space: rig.world.thread_space(thread),
+    };
+    for page in 0..FRAMES + 100 {
+        assert_eq!(reads(&mut rig, child, base + page * PAGE), page + 1);
+    }
+    rig.check();
+    rig.ends(child);
+    rig.rests();
+    assert_eq!(rig.server.store.object(base), None);
+    assert!(rig.lives(actor));
 }
