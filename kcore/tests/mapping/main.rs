@@ -5,6 +5,7 @@
 mod fake;
 
 mod bench;
+mod burnt;
 mod claims;
 mod directed;
 mod errors;
