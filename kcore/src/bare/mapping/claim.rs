@@ -6,8 +6,10 @@
 //!
 //! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]), and who has lost one is the youngest. The short ways of giving leave what goes to a claimed place's space to the general one.
 
+use abi::Rights;
+
 use super::{
-    Mapping, Position, Visit,
+    Mapping, Own, Position, Progress, Visit,
     open::{PATIENCE, Turn},
     tables::Work,
     tree::NONE,
@@ -87,25 +89,35 @@ impl Mapping {
 }
 
 impl<H: Hardware> Work<'_, H> {
-    /// The clearing of so many pages goes on in another event: claims them, unless another place is claimed.
-    pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
-        let is_claimer = self.claim != 0 && self.claim == self.mapping.claim.stamp;
-        if is_claimer {
-            // The piece may have become another one.
-            let claim = &mut self.mapping.claim;
-            (claim.space, claim.first, claim.count) = (space, first, count);
-            return;
-        }
+    /// Whether somebody else has claimed a place.
+    fn is_other_claimed(&self) -> bool {
+        let claim = &self.mapping.claim;
+        claim.is_there() && claim.stamp != self.claim
+    }
+
+    /// The number by which this gift waits for its claim, or has it.
+    fn claim_stamp(&mut self) -> u64 {
         if self.claim == 0 || self.has_claimed {
             // Claims and flushes are counted together. Who has lost his claim is the youngest: else two that are older than a third could claim in turn.
             self.mapping.stamp += 2;
             self.claim = self.mapping.stamp;
             self.has_claimed = false;
         }
+        self.claim
+    }
+
+    /// The clearing of so many pages goes on in another event: claims them, unless another place is claimed.
+    pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
+        if self.claim != 0 && self.claim == self.mapping.claim.stamp {
+            // The piece may have become another one.
+            let claim = &mut self.mapping.claim;
+            (claim.space, claim.first, claim.count) = (space, first, count);
+            claim.patience = PATIENCE;
+            return;
+        }
+        let stamp = self.claim_stamp();
         let Mapping { claim, claim_turn, .. } = &mut *self.mapping;
-        let stamp = self.claim;
-        if claim.stamp != 0 && claim.stamp != stamp && claim.patience > 0 {
-            claim.patience -= 1;
+        if claim.is_there() {
             claim_turn.wait(stamp);
         } else if claim_turn.is_over(stamp) {
             self.mapping.set_claim(Claim {
@@ -119,24 +131,51 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// This gift waits for a claim of its own: it first helps who has one.
+    pub(super) fn helps_claimer(&mut self) {
+        if self.claim != 0 && self.is_other_claimed() {
+            self.help_to_clear();
+        }
+    }
+
     /// Whether somebody else has claimed some of these pages: then this piece is over. Others wait for nothing of this operation meanwhile, or the claimer could.
-    /// One operation waits for so many pieces in all, however many claims it meets: it fills each page only once.
+    /// The claim that comes next is this gift's if it is the oldest.
     pub(super) fn waits_for_place(&mut self, space: u16, first: u64, count: u64) -> bool {
-        let claim = &mut self.mapping.claim;
+        let claim = &self.mapping.claim;
         let is_apart = first >= claim.first + claim.count || claim.first >= first + count;
-        if claim.space != space || is_apart || claim.stamp == self.claim || self.waited == PATIENCE {
+        if claim.space != space || is_apart || !self.is_other_claimed() {
             return false;
         }
-        self.waited += 1;
-        if claim.patience == 0 {
-            self.mapping.set_claim(Claim::NONE);
-            return false;
-        }
-        claim.patience -= 1;
+        let stamp = self.claim_stamp();
+        self.mapping.claim_turn.wait(stamp);
         self.mapping.abandon_flush(self.visit);
-        self.help();
+        self.help_to_clear();
+        if !self.mapping.claim.is_there() {
+            return false;
+        }
         self.budget = 0;
         true
+    }
+
+    /// Does a piece of the clearing of the claimed place. Once nothing stands there its claimer comes next, unless he has gone away.
+    fn help_to_clear(&mut self) {
+        let Claim {
+            space, first, count, ..
+        } = self.mapping.claim;
+        let (visit, from) = (core::mem::replace(&mut self.visit, Visit::NONE), self.tables_from);
+        self.tables_from = 0;
+        let (progress, _) = self.flush_from(space, (first, first + count), first, Rights::RWX, Own::Too);
+        self.mapping.abandon_flush(self.visit);
+        (self.visit, self.tables_from) = (visit, from);
+        if progress == Progress::More {
+            return;
+        }
+        let claim = &mut self.mapping.claim;
+        if claim.patience == 0 {
+            self.mapping.set_claim(Claim::NONE);
+        } else {
+            claim.patience -= 1;
+        }
     }
 
     /// A piece stands in its place.

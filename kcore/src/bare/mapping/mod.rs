@@ -446,7 +446,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             visit: Visit::NONE,
             claim: 0,
             has_claimed: false,
-            waited: 0,
             tables_from: 0,
         }
     }
@@ -503,8 +502,6 @@ pub struct Position {
     claim: u64,
     /// Whether it has had its place claimed.
     has_claimed: bool,
-    /// How many pieces it has waited for claims of others.
-    waited: u16,
 }
 
 impl Position {
@@ -515,7 +512,6 @@ impl Position {
         visit: Visit::NONE,
         claim: 0,
         has_claimed: false,
-        waited: 0,
     };
 }
 
@@ -622,13 +618,11 @@ impl<H: Hardware> Work<'_, H> {
             visit,
             claim,
             has_claimed,
-            waited,
         } = going.position;
         self.visit = visit;
         self.tables_from = tables_from;
         self.claim = claim;
         self.has_claimed = has_claimed;
-        self.waited = waited;
         at
     }
 
@@ -640,7 +634,6 @@ impl<H: Hardware> Work<'_, H> {
             visit: self.visit,
             claim: self.claim,
             has_claimed: self.has_claimed,
-            waited: self.waited,
         };
         going.left = self.budget;
         self.flush_now();
