@@ -134,6 +134,9 @@ impl<H: Hardware> Work<'_, H> {
     /// This gift waits for a claim of its own: it first helps who has one.
     pub(super) fn helps_claimer(&mut self) {
         if self.claim != 0 && self.is_other_claimed() {
+            // A claim that others end meanwhile is not to go to a younger one.
+            let stamp = self.claim_stamp();
+            self.mapping.claim_turn.wait(stamp);
             self.help_to_clear();
         }
     }
