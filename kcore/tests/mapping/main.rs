@@ -18,30 +18,5 @@ mod open;
 mod random;
 mod remembered;
 mod sparse;
-mod starved;
 mod stretches;
 mod world;
-
-thread_local! {
-    /// Whether memory for nodes and port bitmaps is refused.
-    static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-struct Refusing;
-
-// SAFETY: the system's, which may refuse.
-unsafe impl std::alloc::GlobalAlloc for Refusing {
-    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
-        if (layout.size() == 4096 || layout.size() == 8192) && REFUSES.try_with(|flag| flag.get()).unwrap_or(false) {
-            return core::ptr::null_mut();
-        }
-        unsafe { std::alloc::System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: std::alloc::Layout) {
-        unsafe { std::alloc::System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Refusing = Refusing;

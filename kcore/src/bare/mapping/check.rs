@@ -80,6 +80,12 @@ impl<H: Hardware> Kernel<H, Bare> {
         };
         Some((SpaceId(at.space().into()), first, pages(level).min(span(at))))
     }
+
+    /// The pages that a gift has claimed: the space, the first one, how many.
+    pub fn mapping_claimed(&mut self) -> Option<(SpaceId, u64, u64)> {
+        let claimed = self.work(&Going::default()).mapping.claimed();
+        claimed.map(|(space, first, count)| (SpaceId(space.into()), first, count))
+    }
 }
 
 impl<H: Hardware> Work<'_, H> {

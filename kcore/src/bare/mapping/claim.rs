@@ -64,6 +64,14 @@ impl Mapping {
         }
     }
 
+    /// The claimed place: its space, its first page, how many.
+    pub(super) fn claimed(&self) -> Option<(u16, u64, u64)> {
+        let Claim {
+            space, first, count, ..
+        } = self.claim;
+        self.claim.is_there().then_some((space, first, count))
+    }
+
     /// From now on this place is claimed, or none.
     fn set_claim(&mut self, claim: Claim) {
         self.is_quiet = self.open.top == NONE && !claim.is_there();
@@ -112,7 +120,6 @@ impl<H: Hardware> Work<'_, H> {
             // The piece may have become another one.
             let claim = &mut self.mapping.claim;
             (claim.space, claim.first, claim.count) = (space, first, count);
-            claim.patience = PATIENCE;
             return;
         }
         let stamp = self.claim_stamp();
@@ -131,13 +138,19 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
-    /// This gift waits for a claim of its own: it first helps who has one.
-    pub(super) fn helps_claimer(&mut self) {
-        if self.claim != 0 && self.is_other_claimed() {
+    /// A piece of a gift begins that has a claim, or waits for one. Its own is renewed: only a claimer that has gone away tries the patience of others. For
+    /// another one's it first helps.
+    pub(super) fn minds_claims(&mut self) {
+        if self.claim == 0 {
+            return;
+        }
+        if self.is_other_claimed() {
             // A claim that others end meanwhile is not to go to a younger one.
             let stamp = self.claim_stamp();
             self.mapping.claim_turn.wait(stamp);
             self.help_to_clear();
+        } else if self.mapping.claim.is_there() {
+            self.mapping.claim.patience = PATIENCE;
         }
     }
 
@@ -162,9 +175,9 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Does a piece of the clearing of the claimed place. Once nothing stands there its claimer comes next, unless he has gone away.
     fn help_to_clear(&mut self) {
-        let Claim {
-            space, first, count, ..
-        } = self.mapping.claim;
+        let Some((space, first, count)) = self.mapping.claimed() else {
+            return;
+        };
         let (visit, from) = (core::mem::replace(&mut self.visit, Visit::NONE), self.tables_from);
         self.tables_from = 0;
         let (progress, _) = self.flush_from(space, (first, first + count), first, Rights::RWX, Own::Too);
