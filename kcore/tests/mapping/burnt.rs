@@ -15,8 +15,8 @@ const PIECES_MAX: usize = 20_000;
 /// Pages of a space's slots, from here on, that are below the place.
 const BELOW: u64 = 1 << 12;
 
-struct Burnt {
-    bench: Bench,
+pub struct Burnt {
+    pub bench: Bench,
     /// Holders of each page of the place.
     kids: u64,
     /// Gifts to places of space 5, and whether each is under way.
@@ -24,7 +24,7 @@ struct Burnt {
 }
 
 impl Burnt {
-    fn new(kids: u64, burners: usize) -> Self {
+    pub fn new(kids: u64, burners: usize) -> Self {
         let mut bench = Bench::new(SLOT, 1);
         let half = SLOT - 1;
         for at in [0, 256] {
@@ -42,7 +42,7 @@ impl Burnt {
         }
     }
 
-    fn has(&self, space: usize, page: u64) -> bool {
+    pub fn has(&self, space: usize, page: u64) -> bool {
         walk(&self.bench.kernel, self.bench.spaces[space], page).is_some()
     }
 
@@ -60,7 +60,7 @@ impl Burnt {
     }
 
     /// One event: fills the place, or what is below it. Whether there was anything to do.
-    fn fill(&mut self) -> Option<bool> {
+    pub fn fill(&mut self) -> Option<bool> {
         let Some((first, log2)) = self.missing(3, 0) else {
             let (slot, (first, log2)) = (0..self.kids)
                 .map(|kid| BELOW + 512 * kid)

@@ -8,12 +8,7 @@
 
 use abi::Rights;
 
-use super::{
-    Mapping, Own, Position, Progress, Visit,
-    open::{PATIENCE, Turn},
-    tables::Work,
-    tree::NONE,
-};
+use super::{Mapping, Own, Position, Progress, Visit, open::PATIENCE, tables::Work, tree::NONE};
 use crate::Hardware;
 
 /// A claimed place.
@@ -56,12 +51,10 @@ impl Mapping {
 
     /// The same of the flush of one block.
     pub(super) fn abandon_flush(&mut self, visit: Visit) {
-        if self.open.stamp == visit.stamp {
+        if self.open.stamp == visit.stamp && !visit.joined {
             self.open.patience = 0;
         }
-        if self.turn.stamp == visit.stamp {
-            self.turn = Turn::default();
-        }
+        self.turn.give_up(visit.stamp);
     }
 
     /// The claimed place: its space, its first page, how many.
@@ -90,9 +83,7 @@ impl Mapping {
         if self.claim.stamp == claimer {
             self.set_claim(Claim::NONE);
         }
-        if self.claim_turn.stamp == claimer {
-            self.claim_turn = Turn::default();
-        }
+        self.claim_turn.give_up(claimer);
     }
 }
 
@@ -105,8 +96,8 @@ impl<H: Hardware> Work<'_, H> {
 
     /// The number by which this gift waits for its claim, or has it.
     fn claim_stamp(&mut self) -> u64 {
-        if self.claim == 0 || self.has_claimed {
-            // Claims and flushes are counted together. Who has lost his claim is the youngest: else two that are older than a third could claim in turn.
+        if self.claim == 0 || self.has_claimed || self.mapping.claim_turn.has_passed(self.claim) {
+            // Claims and flushes are counted together. Who has lost his claim, or his turn, is the youngest: else two that are older than a third could claim in turn.
             self.mapping.stamp += 2;
             self.claim = self.mapping.stamp;
             self.has_claimed = false;
@@ -124,9 +115,8 @@ impl<H: Hardware> Work<'_, H> {
         }
         let stamp = self.claim_stamp();
         let Mapping { claim, claim_turn, .. } = &mut *self.mapping;
-        if claim.is_there() {
-            claim_turn.wait(stamp);
-        } else if claim_turn.is_over(stamp) {
+        claim_turn.wait(stamp);
+        if !claim.is_there() && claim_turn.is_over(stamp) {
             self.mapping.set_claim(Claim {
                 stamp,
                 space,
@@ -181,7 +171,8 @@ impl<H: Hardware> Work<'_, H> {
         let (visit, from) = (core::mem::replace(&mut self.visit, Visit::NONE), self.tables_from);
         self.tables_from = 0;
         let (progress, _) = self.flush_from(space, (first, first + count), first, Rights::RWX, Own::Too);
-        self.mapping.abandon_flush(self.visit);
+        // The flush stays open for whoever goes on with it: were it finished without its top, the top's space could give that on again.
+        self.mapping.turn.give_up(self.visit.stamp);
         (self.visit, self.tables_from) = (visit, from);
         if progress == Progress::More {
             return;

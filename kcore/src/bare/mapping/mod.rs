@@ -278,6 +278,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             count,
         };
         if ran > 0 && ran_to == sent.size() {
+            self.half.mapping.abandon(going.position);
             return Ok(all_ran(Progress::Done));
         }
         if ran > 0 {
@@ -465,6 +466,8 @@ struct Visit {
     stood_open: bool,
     /// Of the one that stands open: for how many others it still does when nothing comes from its top any more.
     patience: u16,
+    /// Of an operation: another one began it, which goes on for itself.
+    joined: bool,
 }
 
 impl Visit {
@@ -477,6 +480,7 @@ impl Visit {
         stamp: 0,
         stood_open: false,
         patience: 0,
+        joined: false,
     };
 
     /// This one, if it is of that block; else it differs.
