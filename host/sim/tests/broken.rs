@@ -4,8 +4,12 @@
 
 use sim::disk::Lie;
 use sim::lab::{Kind, Mount, Run, Subject};
+use sim::own::Refusing;
 use sim::world::SimWorld;
 use store::{Breaks, Invariant, MountError, MountMode, MountReport, Store};
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
 
 /// Seeds that are tried before a broken promise counts as unnoticed.
 const SEEDS: u64 = 2000;
@@ -38,6 +42,7 @@ fn every_invariant_that_is_off_is_noticed() {
         (Kind::Ahead, broken::<7>),
         (Kind::Ahead, broken::<8>),
         (Kind::Ahead, broken::<9>),
+        (Kind::Heap, broken::<10>),
     ];
     for (invariant, (kind, mount)) in Invariant::ALL.into_iter().zip(MOUNTS) {
         let subject = Subject { mount, lie: None };
