@@ -189,7 +189,7 @@ impl MapChanges {
         self.journaled == Journaled::No
     }
 
-    /// How many there are.
+    /// How many there are of each kind.
     pub(crate) fn entries(&self) -> Entries {
         Entries {
             zeroed: self.zeroed.count(),
@@ -197,11 +197,12 @@ impl MapChanges {
         }
     }
 
+    /// How many there are of both kinds.
     pub(crate) fn count(&self) -> usize {
         self.zeroed.count() + self.flags.count()
     }
 
-    /// What a record says of them.
+    /// The items of a journal record that repeat these changes, which are of the object at `base`.
     pub(crate) fn items(&self, base: u64) -> impl Iterator<Item = Item> {
         let zeroed = self.zeroed.iter();
         let zeroed = zeroed.map(move |(start, end)| Item::Zero { base, start, end });

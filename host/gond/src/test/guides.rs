@@ -102,7 +102,7 @@ impl Reader {
                 None => Err("there is no second terminal".into()),
             },
             Some(Kind::Shell { image, fails }) => {
-                // As above.
+                // A system that runs in the second terminal ends first: two cannot have one image.
                 self.terminal = None;
                 self.in_the_shell(image, *fails, &block.text)?
             }

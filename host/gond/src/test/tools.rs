@@ -144,7 +144,7 @@ fn is_at_rest(threads: &str) -> bool {
 fn converse(socket: &Path) -> Result<Found> {
     let mut debugger = connect(socket)?;
     let started = Instant::now();
-    // The shell may be behind its first sleep while the other threads that it starts are not there yet, or the reverse.
+    // The shell's first thread may sleep before the others have started, and the others may sleep before the first one does.
     while !is_at_rest(&debugger.ask("threads")?) && started.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(50));
     }
