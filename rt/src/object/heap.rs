@@ -201,9 +201,10 @@ pub(super) const fn slots(base: u64, bytes: u64) -> (u64, u64) {
     (slot_of(base), slot_of(base.saturating_add(bytes - 1)))
 }
 
-/// Objects that the heap refuses, one after another, because the program has had a view where they are.
+/// How often the heap asks for another object, because the program has had a view where the last one is. Each is twice as long as the one
+/// before, so the last ones are longer than any gap that deleted objects leave.
 #[cfg(target_os = "none")]
-const REFUSALS: usize = 32;
+const ATTEMPTS: usize = 24;
 
 #[cfg(target_os = "none")]
 impl Objects {
@@ -248,15 +249,17 @@ impl Objects {
 #[cfg(target_os = "none")]
 impl Source for Objects {
     /// An object where the program never had a view. Those that the kernel gives elsewhere are held until one is found, or
-    /// it would give the same one again.
+    /// it would give the same one again. It gives the addresses of deleted objects first, one slot as it came back and more where they fit:
+    /// so a longer one is asked for each time, and cut when it lies well.
     fn create(&self, bytes: u64) -> u64 {
         if self.confined {
             return 0;
         }
-        let mut refused = [0; REFUSALS];
+        let mut refused = [0; ATTEMPTS];
         let mut found = 0;
+        let mut length = bytes;
         for place in &mut refused {
-            let Ok((base, _)) = crate::call::obj_create(bytes, 0) else {
+            let Ok((base, _)) = crate::call::obj_create(length, 0) else {
                 break;
             };
             if self.enter(base, bytes) {
@@ -268,6 +271,11 @@ impl Source for Objects {
                 self.strike(base);
             }
             *place = base;
+            length = length.max(abi::address::SLOT).saturating_mul(2);
+        }
+        if found != 0 && length > bytes {
+            // SAFETY: Rust owns nothing there yet. What is not cut off has no memory, and goes with the rest.
+            let _ = unsafe { crate::call::obj_resize_unchecked(found, bytes) };
         }
         for base in refused.into_iter().filter(|base| *base != 0) {
             give_back(base);

@@ -7,14 +7,14 @@
 //!
 //! Marks stay, because nobody knows how long a copy of a view lives. They are bits by the number of the slot, modulo
 //! [`SLOTS`]; for areas of [`LARGE`] slots that an object covers whole, by the number of the area. Two slots that share a
-//! bit cost the heap another call when it grows, no more.
+//! bit cost the heap another call when it grows; a program that has had views in all [`SLOTS`] has a heap that does not grow.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::heap::slots;
 
-/// Bits for slots: those of 32 GiB of addresses have one each.
-const SLOTS: u64 = 1 << 14;
+/// Bits for slots: those of 128 GiB of addresses have one each.
+const SLOTS: u64 = 1 << 16;
 /// Bits for areas of 1 GiB.
 const AREAS: u64 = 1 << 12;
 /// Slots of an area; an object that covers whole ones marks those.

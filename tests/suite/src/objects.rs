@@ -22,6 +22,7 @@ pub const CASES: &[Case] = &[
     case("objects/deleted-is-gone", deleted_is_gone),
     case("objects/reused-memory-is-zero", reused_memory_is_zero),
     case("objects/the-heap-does-not-begin-under-a-view", no_heap_under_a_view),
+    case("objects/the-heap-grows-behind-many-views", heap_behind_many_views),
     case("objects/what-is-rusts-own-is-not-deleted", rusts_own_stays),
     case("objects/info", info),
     case("objects/info-needs-rights", info_needs_rights),
@@ -152,6 +153,28 @@ fn no_heap_under_a_view(_: &Setting) -> Outcome {
             "a vector began at {from:#x}, under a view of a deleted object"
         );
         ensure!(!arch::poke(core::ptr::from_ref(word) as u64, 0) && block.iter().all(|byte| *byte == 7));
+    }
+    Ok(())
+}
+
+/// The addresses of many objects that the program has seen, and of one that is long, are those that the kernel gives next.
+fn heap_behind_many_views(_: &Setting) -> Outcome {
+    const MANY: usize = 300;
+    let mut objects = alloc::vec::Vec::with_capacity(MANY);
+    for _ in 0..MANY {
+        let object = Object::create(PAGE)?;
+        object.first::<Cell<u64>>()?.set(1);
+        objects.push(object);
+    }
+    let long = Object::create(200 << 21)?;
+    long.first::<Cell<u64>>()?.set(1);
+    for object in objects {
+        object.delete()?;
+    }
+    long.delete()?;
+    for bytes in [64 << 10, 1 << 20, 5 << 20] {
+        let mut block = alloc::vec::Vec::<u8>::new();
+        ensure!(block.try_reserve_exact(bytes).is_ok(), "the heap has no {bytes} bytes");
     }
     Ok(())
 }
