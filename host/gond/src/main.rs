@@ -19,10 +19,6 @@
 //! wrong usage.
 #![forbid(unsafe_code)]
 
-/// The laboratory refuses heap to the store that it tries, and to nobody else.
-#[global_allocator]
-static ALLOCATOR: sim::own::Refusing = sim::own::Refusing;
-
 mod arguments;
 mod help;
 

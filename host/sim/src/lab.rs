@@ -67,7 +67,7 @@ pub enum Kind {
     Rot,
     /// Nothing; checkpoints that make generations are under way most of the time, and syncs go ahead of them.
     Ahead,
-    /// The same, and pages of memory and heap are refused. Heap only in a program whose allocator is [`Refusing`](crate::own::Refusing).
+    /// The same, and pages of memory are refused, and heap, if the program's allocator does that.
     Heap,
     /// Nothing; the seed chooses a sequence of up to three operations, and every request is followed by a cut.
     Short,

@@ -11,8 +11,7 @@
 //! * [`lab`]: the crash laboratory, lives of a store and power cuts, judged by a model (`gond crash`).
 //!
 //! A run is a function of its seed: what fails once fails again. The tests are in `tests/`.
-// The allocator that fails on purpose cannot do without.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod own;
 

@@ -1,12 +1,7 @@
 //! Whose memory is being allocated: a test that has allocations fail spares those of the simulator itself.
 //!
 //! Some tests say when the simulator allocates ([`Own`]), others when what is tried does ([`Tried`]). The second kind has one allocation
-//! fail by [`fail_at`], if the allocator of the program asks [`fails`], as [`Refusing`] does.
-
-#[allow(unsafe_code, reason = "the interface of an allocator")]
-mod refusing;
-
-pub use refusing::Refusing;
+//! fail by [`fail_at`], if the allocator of the program asks [`fails`].
 
 use std::cell::Cell;
 
