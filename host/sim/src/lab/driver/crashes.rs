@@ -29,36 +29,38 @@ enum Care {
 impl Driver {
     /// The states that a mount may show: the durable one, and what jobs that failed or are under way may have made of it.
     ///
-    /// Nothing follows a record that failed before a generation is there, and what waits behind one is not written. So jobs that failed and jobs
-    /// under way are never there together, and of syncs that failed those are that shared a record: some that were begun one behind the other, for any
-    /// before or behind them may have been refused before it was written.
+    /// Nothing follows a record that failed before a generation is there, and what waits behind one is not written. So of syncs that failed those
+    /// may be there that shared a record: some that were begun one behind the other, for any before or behind them may have been refused
+    /// before it was written. The last of them may not be told yet, and count as under way.
     pub(in crate::lab) fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
         // In the journal of the durable generation: without the checkpoint, if there is one.
         let failed: Vec<&Objects> = self.maybe.iter().filter_map(Job::alone).collect();
-        enter_windows(&self.durable, &failed, &mut all);
-        let mut checkpoints = self.jobs.iter().filter(|job| job.ticket().is_none());
-        let begun = checkpoints.next();
         let before = self.jobs.iter().take_while(|job| job.ticket().is_some());
-        let before = before.filter_map(Job::objects);
         let behind = || self.jobs.iter().skip_while(|job| job.ticket().is_some());
-        let under_way: Vec<&Objects> = before.chain(behind().filter_map(Job::ahead)).collect();
-        enter_each(&self.durable, &under_way, &mut all);
+        let under_way = before
+            .filter_map(Job::objects)
+            .chain(behind().filter_map(Job::ahead))
+            .collect();
+        enter_some(&self.durable, &failed, under_way, &mut all);
         // In that of a generation that a checkpoint made, or may have made.
         for (at, job) in self.maybe.iter().enumerate() {
             if let Job::Checkpoint(state, _) = job {
                 let behind = self.maybe[at + 1..].iter();
                 let behind = behind.take_while(|job| job.ticket().is_some());
                 all.push(state.clone());
-                enter_windows(state, &with_it(behind), &mut all);
+                enter_some(state, &with_it(behind), Vec::new(), &mut all);
             }
         }
-        if let Some(Job::Checkpoint(state, last)) = begun {
+        if let Some(Job::Checkpoint(state, last)) = behind().next() {
             let failed = self.maybe.iter().filter(|job| job.ticket() > Some(*last));
-            let behind: Vec<&Objects> = behind().filter_map(Job::objects).collect();
             all.push(state.clone());
-            enter_windows(state, &with_it(failed), &mut all);
-            enter_each(state, &behind, &mut all);
+            enter_some(
+                state,
+                &with_it(failed),
+                behind().filter_map(Job::objects).collect(),
+                &mut all,
+            );
         }
         all
     }
@@ -339,19 +341,14 @@ fn with_it<'a>(syncs: impl Iterator<Item = &'a Job>) -> Vec<&'a Objects> {
     ahead.filter_map(Job::objects).collect()
 }
 
-/// A state with the first few of some syncs.
-fn enter_each(state: &State, syncs: &[&Objects], all: &mut Vec<State>) {
-    let mut state = state.clone();
-    for objects in syncs {
-        enter(objects, &mut state);
-        all.push(state.clone());
-    }
-}
-
-/// A state with some of the syncs that were begun one behind the other.
-fn enter_windows(state: &State, syncs: &[&Objects], all: &mut Vec<State>) {
-    for first in 0..syncs.len() {
-        enter_each(state, &syncs[first..], all);
+/// A state with the first few of the syncs under way, and those with some that failed and were begun one behind the other.
+fn enter_some(state: &State, failed: &[&Objects], under_way: Vec<&Objects>, all: &mut Vec<State>) {
+    for first in 0..=failed.len() {
+        let mut state = state.clone();
+        for objects in failed[first..].iter().chain(&under_way) {
+            enter(objects, &mut state);
+            all.push(state.clone());
+        }
     }
 }
 
