@@ -38,29 +38,25 @@ impl Driver {
         let failed: Vec<&Objects> = self.maybe.iter().filter_map(Job::alone).collect();
         let before = self.jobs.iter().take_while(|job| job.ticket().is_some());
         let behind = || self.jobs.iter().skip_while(|job| job.ticket().is_some());
-        let under_way = before
+        let under_way: Vec<&Objects> = before
             .filter_map(Job::objects)
             .chain(behind().filter_map(Job::ahead))
             .collect();
-        enter_some(&self.durable, &failed, under_way, &mut all);
+        enter_some(&self.durable, &failed, &under_way, &mut all);
         // In that of a generation that a checkpoint made, or may have made.
         for (at, job) in self.maybe.iter().enumerate() {
             if let Job::Checkpoint(state, _) = job {
                 let behind = self.maybe[at + 1..].iter();
                 let behind = behind.take_while(|job| job.ticket().is_some());
                 all.push(state.clone());
-                enter_some(state, &with_it(behind), Vec::new(), &mut all);
+                enter_some(state, &with_it(behind), &[], &mut all);
             }
         }
         if let Some(Job::Checkpoint(state, last)) = behind().next() {
             let failed = self.maybe.iter().filter(|job| job.ticket() > Some(*last));
             all.push(state.clone());
-            enter_some(
-                state,
-                &with_it(failed),
-                behind().filter_map(Job::objects).collect(),
-                &mut all,
-            );
+            let under_way: Vec<&Objects> = behind().filter_map(Job::objects).collect();
+            enter_some(state, &with_it(failed), &under_way, &mut all);
         }
         all
     }
@@ -342,10 +338,10 @@ fn with_it<'a>(syncs: impl Iterator<Item = &'a Job>) -> Vec<&'a Objects> {
 }
 
 /// A state with the first few of the syncs under way, and those with some that failed and were begun one behind the other.
-fn enter_some(state: &State, failed: &[&Objects], under_way: Vec<&Objects>, all: &mut Vec<State>) {
+fn enter_some(state: &State, failed: &[&Objects], under_way: &[&Objects], all: &mut Vec<State>) {
     for first in 0..=failed.len() {
         let mut state = state.clone();
-        for objects in failed[first..].iter().chain(&under_way) {
+        for objects in failed[first..].iter().chain(under_way) {
             enter(objects, &mut state);
             all.push(state.clone());
         }
