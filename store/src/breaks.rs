@@ -26,12 +26,14 @@ pub enum Invariant {
     Unnamed,
     /// 10: a record that is ahead of its superblock proves no generation.
     AheadIsNoProof,
+    /// 11: syncs that do not go ahead after all begin their record anew.
+    BegunAnew,
 }
 
 #[cfg(any(test, feature = "break-invariants"))]
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoReuse,
         Self::FlushFirst,
         Self::DataChecksums,
@@ -42,6 +44,7 @@ impl Invariant {
         Self::Carried,
         Self::Unnamed,
         Self::AheadIsNoProof,
+        Self::BegunAnew,
     ];
 }
 

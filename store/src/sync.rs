@@ -412,8 +412,10 @@ impl SyncGroup {
             .and_then(|()| self.record_ahead.begin(store, ahead, bytes));
         if begun.is_err() {
             // One that is begun is of this generation's journal, and the syncs' turn may come in another.
-            self.record.clear();
-            self.record_ahead.clear();
+            if store.breaks.keeps(Invariant::BegunAnew) {
+                self.record.clear();
+                self.record_ahead.clear();
+            }
             return begun;
         }
         self.requests.clear();

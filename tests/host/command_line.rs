@@ -763,7 +763,7 @@ fn the_laboratory_counts_its_states() {
     let words = ["crash", "--seeds", "2", "--from", "3", "--json"];
     let found: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
     let kinds = found["kinds"].as_array().expect("kinds");
-    assert!(kinds.len() == 8 && kinds.iter().all(|kind| kind["runs"] == 2 && kind["states"] != 0));
+    assert!(kinds.len() == 9 && kinds.iter().all(|kind| kind["runs"] == 2 && kind["states"] != 0));
     assert_eq!(found["failed"].as_array().map(Vec::len), Some(0));
     let again: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
     assert_eq!(again["kinds"], found["kinds"]);

@@ -191,6 +191,7 @@ with the command that repeats it.
   rot        blocks rot, are lost, misdirected, misread or unreadable: the store
              must name the error, or give the right data
   ahead      nothing, or requests fail; syncs go ahead of checkpoints
+  heap       the same, and pages of memory are refused
   short      all sequences of up to three operations, with a cut behind each
              request; their seeds end with 20875
 

@@ -21,6 +21,7 @@ mod mend;
 mod short;
 
 use crate::disk::Lie;
+use crate::own;
 use crate::world::SimWorld;
 use driver::Options;
 use std::fmt;
@@ -66,13 +67,15 @@ pub enum Kind {
     Rot,
     /// Nothing; checkpoints that make generations are under way most of the time, and syncs go ahead of them.
     Ahead,
+    /// The same, and pages of memory are refused, and heap, if the program's allocator does that.
+    Heap,
     /// Nothing; the seed chooses a sequence of up to three operations, and every request is followed by a cut.
     Short,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Cuts,
         Self::Full,
         Self::Failing,
@@ -80,6 +83,7 @@ impl Kind {
         Self::Memory,
         Self::Rot,
         Self::Ahead,
+        Self::Heap,
         Self::Short,
     ];
 
@@ -93,6 +97,7 @@ impl Kind {
             Self::Memory => "memory",
             Self::Rot => "rot",
             Self::Ahead => "ahead",
+            Self::Heap => "heap",
             Self::Short => "short",
         }
     }
@@ -132,6 +137,12 @@ impl Kind {
             }
             Self::Memory => Options { memory: true, ..usual },
             Self::Rot => Options { rot: true, ..usual },
+            Self::Heap => Options {
+                ahead: true,
+                memory: true,
+                failing: [0, 0, 80][seed as usize % 3],
+                ..usual
+            },
             // Some with requests that fail, some on a small disk.
             Self::Ahead => Options {
                 ahead: true,
@@ -306,6 +317,8 @@ impl Run {
     /// A sentence about the first thing that was not as it must be.
     pub fn go(self, subject: Subject) -> Result<Tally, String> {
         let options = self.kind.options(self.seed, subject);
+        // What the run before it on this thread had left.
+        own::fail_at(u64::MAX);
         let live = || match self.kind {
             Kind::Short => short::run(self.seed, options),
             _ => driver::run(self.seed, options),

@@ -27,7 +27,8 @@ fn must_be_caught(what: &str, kind: Kind, subject: Subject) {
 /// Every invariant is there for a reason: without it some life ends badly.
 #[test]
 fn every_invariant_that_is_off_is_noticed() {
-    const MOUNTS: [(Kind, Mount); Invariant::ALL.len()] = [
+    // The last one counts only where heap is refused (`heap.rs`).
+    const MOUNTS: [(Kind, Mount); Invariant::ALL.len() - 1] = [
         (Kind::Cuts, broken::<0>),
         (Kind::Cuts, broken::<1>),
         (Kind::Cuts, broken::<2>),
@@ -39,6 +40,7 @@ fn every_invariant_that_is_off_is_noticed() {
         (Kind::Ahead, broken::<8>),
         (Kind::Ahead, broken::<9>),
     ];
+    assert_eq!(Invariant::ALL.last(), Some(&Invariant::BegunAnew));
     for (invariant, (kind, mount)) in Invariant::ALL.into_iter().zip(MOUNTS) {
         let subject = Subject { mount, lie: None };
         must_be_caught(&format!("{invariant:?} is off"), kind, subject);

@@ -5,11 +5,13 @@
 mod fake;
 
 mod bench;
+mod burnt;
 mod claims;
 mod directed;
 mod errors;
 mod exhaustive;
 mod interleaved;
+mod joined;
 mod long;
 mod model;
 mod nodes;
@@ -18,4 +20,6 @@ mod random;
 mod remembered;
 mod sparse;
 mod stretches;
+mod turn_to_claim;
+mod turn_to_open;
 mod world;

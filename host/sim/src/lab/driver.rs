@@ -4,8 +4,8 @@
 //! begins checkpoints and syncs, and takes up events. Beside the state as it is (`live`) it keeps
 //! the state as the store alone would show it (`stored`, without dirty pages), the last durable
 //! state, and the jobs begun since. After a crash the store must show the durable state, or that
-//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half. A sync may go ahead of the checkpoint before it: then it is durable without the
-//! pages of that (`bare`), and with them as soon as the checkpoint is.
+//! with the first few of the jobs on top: nothing acknowledged is lost, nothing is half. What failed since (`maybe`) may be there or not. A sync may go ahead
+//! of the checkpoint before it: then it is durable without the pages of that (`bare`), and with them as soon as the checkpoint is.
 
 mod changes;
 mod crashes;

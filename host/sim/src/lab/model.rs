@@ -77,6 +77,34 @@ impl Job {
         }
     }
 
+    /// What a sync makes durable in its turn.
+    pub fn objects(&self) -> Option<&Objects> {
+        match self {
+            Self::Checkpoint(..) => None,
+            Self::Sync(_, objects, _) => Some(objects),
+        }
+    }
+
+    /// What a sync makes durable ahead of the checkpoint before it.
+    pub fn ahead(&self) -> Option<&Objects> {
+        match self {
+            Self::Sync(_, _, Some(ahead)) => Some(ahead),
+            _ => None,
+        }
+    }
+
+    /// What a sync makes durable without the checkpoint before it, whose turn has not come.
+    pub fn alone(&self) -> Option<&Objects> {
+        self.ahead().or_else(|| self.objects())
+    }
+
+    /// The checkpoint before a sync is done: it does not go ahead.
+    pub fn comes_behind(&mut self) {
+        if let Self::Sync(_, _, ahead) = self {
+            *ahead = None;
+        }
+    }
+
     /// The state once it is done.
     pub fn apply(&self, state: &mut State) {
         match self {

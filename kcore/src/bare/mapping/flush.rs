@@ -260,6 +260,7 @@ impl<H: Hardware> Work<'_, H> {
                 page: self.mapping.tree.get(top).page(),
                 stamp: self.mapping.stamp,
                 stood_open: false,
+                joined: false,
                 ..visit
             };
         }

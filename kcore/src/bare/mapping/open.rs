@@ -38,29 +38,46 @@ pub(super) const PATIENCE: u16 = THREADS_MAX as u16;
 #[derive(Default)]
 pub struct Turn {
     /// Its stamp, or zero.
-    pub stamp: u64,
+    stamp: u64,
     /// How many others let it go first before one of them does not.
-    patience: u16,
+    pub(super) patience: u16,
+    /// Who was there at last when all had let it go first, and those who are older: they do not have another turn.
+    passed: u64,
 }
 
 impl Turn {
-    /// This one waits, unless an older one does. So it does not wait for those that begin later.
+    /// This one waits, unless an older one does. So it does not wait for those that begin later. To wait longer makes its turn no longer: else one that never
+    /// takes it would keep it for ever.
     pub fn wait(&mut self, stamp: u64) {
-        if self.stamp == 0 || stamp <= self.stamp {
-            let patience = PATIENCE;
-            *self = Self { stamp, patience };
+        if self.stamp == 0 || stamp < self.stamp {
+            (self.stamp, self.patience) = (stamp, PATIENCE);
         }
     }
 
     /// Whether this one is next, so that nobody waits any more; else it has let the oldest go first.
     pub fn is_over(&mut self, stamp: u64) -> bool {
-        let is_over = self.stamp == 0 || self.stamp == stamp || self.patience == 0;
-        if is_over {
-            *self = Self::default();
-        } else {
+        let is_next = self.stamp == 0 || stamp == self.stamp;
+        if !is_next && self.patience > 0 {
             self.patience -= 1;
+            return false;
         }
-        is_over
+        if !is_next {
+            self.passed = self.stamp;
+        }
+        self.stamp = 0;
+        true
+    }
+
+    /// Whether this one's turn has passed without it: it is to begin again, and is the youngest then.
+    pub fn has_passed(&self, stamp: u64) -> bool {
+        stamp <= self.passed
+    }
+
+    /// This one does not wait any more.
+    pub fn give_up(&mut self, stamp: u64) {
+        if self.stamp == stamp {
+            self.stamp = 0;
+        }
     }
 }
 
@@ -141,6 +158,7 @@ impl<H: Hardware> Work<'_, H> {
         }
         if self.mapping.turn.is_over(self.visit.stamp) {
             self.visit.stood_open = true;
+            self.visit.joined = false;
             self.mapping.set_open(self.visit);
         }
     }
@@ -158,9 +176,7 @@ impl<H: Hardware> Work<'_, H> {
         if self.mapping.open.stamp == self.visit.stamp {
             self.mapping.set_open(Visit::NONE);
         }
-        if self.mapping.turn.stamp == self.visit.stamp {
-            self.mapping.turn = Turn::default();
-        }
+        self.mapping.turn.give_up(self.visit.stamp);
         self.visit = Visit::NONE;
     }
 
@@ -190,14 +206,15 @@ impl<H: Hardware> Work<'_, H> {
         let is_same = open.top == node && (open.frame, open.level, open.rights) == block;
         // One that leaves the top would end it before the top goes.
         if is_same && (is_this || own == Own::Too || open.patience == 0) {
-            self.visit = open;
+            let joined = !is_this || self.visit.joined;
+            self.visit = Visit { joined, ..open };
             return false;
         }
         let is_other =
             self.comes_from(node, top) || self.comes_from(top, node) || !is_this && self.visit != Visit::NONE;
         if is_other {
-            if self.visit.stood_open {
-                // Others have finished this flush, or it is of another block of this operation. Begun again it is younger than those that wait, and the operation does not
+            if self.visit.stood_open || self.mapping.turn.has_passed(self.visit.stamp) {
+                // Others have finished this flush, or it is of another block of this operation, or has let its turn pass. Begun again it is younger than those that wait, and the operation does not
                 // wait for itself.
                 let visit = core::mem::replace(&mut self.visit, Visit::NONE);
                 self.mapping.abandon_flush(visit);

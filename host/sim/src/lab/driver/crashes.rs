@@ -4,7 +4,7 @@ use super::rows::all_records;
 use super::{Check, Driver, EXHAUSTIVE, HISTORY_MAX, MEMORY, RUNS};
 use crate::disk::{CrashDisk, Fate};
 use crate::lab::mend::judge_sound;
-use crate::lab::model::{Job, Object, Page, State, enter, is_filled};
+use crate::lab::model::{Job, Object, Objects, Page, State, enter, is_filled};
 use crate::own::{self, Tried};
 use crate::rng::Rng;
 use crate::world::SimWorld;
@@ -27,57 +27,38 @@ enum Care {
 }
 
 impl Driver {
-    /// The states that a mount may show.
+    /// The states that a mount may show: the durable one, and what jobs that failed or are under way may have made of it.
+    ///
+    /// Nothing follows a record that failed before a generation is there, and what waits behind one is not written. So of syncs that failed those
+    /// may be there that shared a record: some that were begun one behind the other, for any before or behind them may have been refused
+    /// before it was written. The last of them may not be told yet, and count as under way.
     pub(in crate::lab) fn candidates(&self) -> Vec<State> {
         let mut all = vec![self.durable.clone()];
-        // Jobs that failed early are certainly missing while later ones may be there.
-        for skipped in 0..=self.maybe.len() {
-            let chain = self.chain(skipped);
-            let mut state = self.durable.clone();
-            for job in &chain {
-                job.apply(&mut state);
+        // In the journal of the durable generation: without the checkpoint, if there is one.
+        let failed: Vec<&Objects> = self.maybe.iter().filter_map(Job::alone).collect();
+        let before = self.jobs.iter().take_while(|job| job.ticket().is_some());
+        let behind = || self.jobs.iter().skip_while(|job| job.ticket().is_some());
+        let under_way: Vec<&Objects> = before
+            .filter_map(Job::objects)
+            .chain(behind().filter_map(Job::ahead))
+            .collect();
+        enter_some(&self.durable, &failed, &under_way, &mut all);
+        // In that of a generation that a checkpoint made, or may have made.
+        for (at, job) in self.maybe.iter().enumerate() {
+            if let Job::Checkpoint(state, _) = job {
+                let behind = self.maybe[at + 1..].iter();
+                let behind = behind.take_while(|job| job.ticket().is_some());
                 all.push(state.clone());
+                enter_some(state, &with_it(behind), &[], &mut all);
             }
-            self.candidates_ahead(&chain, &mut all);
+        }
+        if let Some(Job::Checkpoint(state, last)) = behind().next() {
+            let failed = self.maybe.iter().filter(|job| job.ticket() > Some(*last));
+            all.push(state.clone());
+            let under_way: Vec<&Objects> = behind().filter_map(Job::objects).collect();
+            enter_some(state, &with_it(failed), &under_way, &mut all);
         }
         all
-    }
-
-    /// The jobs that are or may be on the disk, but for the first ones that failed, in the order in which they were begun: a sync that went ahead of a checkpoint may have failed while that goes on.
-    fn chain(&self, skipped: usize) -> Vec<&Job> {
-        let mut chain: Vec<&Job> = self.maybe.iter().skip(skipped).collect();
-        for job in &self.jobs {
-            let at = match job {
-                Job::Checkpoint(_, begun) => {
-                    let mut before = chain.iter();
-                    before.position(|other| other.ticket().is_some_and(|ticket| ticket > *begun))
-                }
-                Job::Sync(..) => None,
-            };
-            chain.insert(at.unwrap_or(chain.len()), job);
-        }
-        chain
-    }
-
-    /// Those without a checkpoint, where syncs behind it have gone ahead.
-    fn candidates_ahead(&self, chain: &[&Job], all: &mut Vec<State>) {
-        let checkpoints = chain.iter().enumerate();
-        for (at, _) in checkpoints.filter(|(_, job)| matches!(job, Job::Checkpoint(..))) {
-            let mut before = self.durable.clone();
-            let mut starts = vec![before.clone()];
-            for job in &chain[..at] {
-                job.apply(&mut before);
-            }
-            starts.push(before);
-            for mut state in starts {
-                for job in &chain[at..] {
-                    if let Job::Sync(_, _, Some(ahead)) = job {
-                        enter(ahead, &mut state);
-                        all.push(state.clone());
-                    }
-                }
-            }
-        }
     }
 
     /// Power-off and on, cleanly.
@@ -347,6 +328,23 @@ impl Driver {
             }
         }
         Ok(found)
+    }
+}
+
+/// What syncs that went ahead of a checkpoint make durable with it.
+fn with_it<'a>(syncs: impl Iterator<Item = &'a Job>) -> Vec<&'a Objects> {
+    let ahead = syncs.filter(|job| job.ahead().is_some());
+    ahead.filter_map(Job::objects).collect()
+}
+
+/// A state with the first few of the syncs under way, and those with some that failed and were begun one behind the other.
+fn enter_some(state: &State, failed: &[&Objects], under_way: &[&Objects], all: &mut Vec<State>) {
+    for first in 0..=failed.len() {
+        let mut state = state.clone();
+        for objects in failed[first..].iter().chain(under_way) {
+            enter(objects, &mut state);
+            all.push(state.clone());
+        }
     }
 }
 

@@ -263,7 +263,7 @@ impl Driver {
                 self.snapshot_ends(true)?;
                 self.done(|job| matches!(job, Job::Checkpoint(..)))?;
                 self.bare = None;
-                self.maybe.clear();
+                self.jobs.iter_mut().for_each(Job::comes_behind);
             }
             Event::SyncDone(ticket) => {
                 self.tally.syncs += 1;
@@ -359,6 +359,11 @@ impl Driver {
             .ok_or("something failed that was not begun")?;
         if let Some(job) = self.jobs.remove(at) {
             self.revert(job.ticket());
+            // Those that were written fail in the order in which they were begun: this one was refused before it was.
+            let mut before = self.jobs.iter().take(at);
+            if job.ticket().is_some() && before.any(|other| other.ticket().is_some()) {
+                return Ok(());
+            }
             // Syncs behind it that went ahead have failed before.
             let at = match &job {
                 Job::Checkpoint(_, begun) => {
