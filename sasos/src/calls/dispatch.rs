@@ -136,11 +136,12 @@ impl Server {
         };
         let caller = self.caller(world, thread, resumed);
         let backs = resumed != Resumed::First && self.threads.record(thread).tries.backing.is_some();
-        let reply = match if backs {
+        let goes_on = if backs {
             self.backing_goes_on(world, thread)
         } else {
             None
-        } {
+        };
+        let reply = match goes_on {
             Some(stop) => Reply::Step(Err(stop)),
             None => self.reply(world, caller, call, arguments),
         };
