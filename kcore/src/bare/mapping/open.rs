@@ -87,6 +87,14 @@ impl Mapping {
         self.open = open;
         self.is_quiet = open.top == NONE && !self.claim.is_there();
     }
+
+    /// The flush of a block is at its end, by whatever way.
+    pub(super) fn flush_is_done(&mut self, visit: Visit) {
+        if self.open.stamp == visit.stamp {
+            self.set_open(Visit::NONE);
+        }
+        self.turn.give_up(visit.stamp);
+    }
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -156,7 +164,15 @@ impl<H: Hardware> Work<'_, H> {
         if self.open_top().is_some() {
             return;
         }
-        if self.mapping.turn.is_over(self.visit.stamp) {
+        // One that has stood open before, and was ended by others, is the youngest.
+        let stamp = if self.visit.stood_open {
+            u64::MAX
+        } else {
+            self.visit.stamp
+        };
+        // It may be older than those that wait: it did not wait while nothing stood open.
+        self.mapping.turn.wait(stamp);
+        if self.mapping.turn.is_over(stamp) {
             self.visit.stood_open = true;
             self.visit.joined = false;
             self.mapping.set_open(self.visit);
@@ -173,10 +189,7 @@ impl<H: Hardware> Work<'_, H> {
 
     /// The flush of a block is at its end.
     pub(super) fn close(&mut self) {
-        if self.mapping.open.stamp == self.visit.stamp {
-            self.mapping.set_open(Visit::NONE);
-        }
-        self.mapping.turn.give_up(self.visit.stamp);
+        self.mapping.flush_is_done(self.visit);
         self.visit = Visit::NONE;
     }
 
