@@ -215,6 +215,13 @@ pub const fn with_mapping_rights(bits: u64, rights: Rights) -> u64 {
     bits
 }
 
+/// The entry without these rights, of those to write and execute.
+#[inline(always)]
+pub const fn lowered(bits: u64, rights: Rights) -> u64 {
+    let rights = rights.bits() as u64;
+    bits & !(WRITE & rights) | rights << 63
+}
+
 /// Entry `index` of the table that takes the place of a large entry at `level`.
 pub const fn split_entry(large: u64, level: u8, index: usize) -> u64 {
     let frames = 1 << (9 * (level as u32 - 1));
@@ -273,6 +280,22 @@ pub const fn number_of(bits: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_is_lowered_as_its_rights_are() {
+        let all = [Rights::R, Rights::RW, Rights::RWX, Rights::RWX.without(Rights::W)];
+        for has in all {
+            for taken in [Rights::W, Rights::X, Rights::RWX.without(Rights::R)] {
+                let entry = encode_mapping(77, has, 0, Fit::Part);
+                let left = mapping_rights(entry).without(taken);
+                assert_eq!(
+                    lowered(entry, taken),
+                    with_mapping_rights(entry, left),
+                    "{has} without {taken}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_mapping_given_on_allows_what_both_allow() {

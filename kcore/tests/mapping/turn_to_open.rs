@@ -162,3 +162,48 @@ fn the_turn_to_stand_open_comes() {
     }
     assert!(endless.is_empty(), "{endless:?}");
 }
+
+/// A younger flush is next, whenever the victim's would stand open, and another one as soon as it has gone: the victim does not wait, for nothing stands open then.
+#[test]
+fn a_flush_that_does_not_wait_is_older_than_those_that_do() {
+    let mut all = Renewed::new(40);
+    let [mut victim, mut opener, mut waiter] = [Going::default(); 3];
+    let page = |index| memory(index, PAGE, RWX);
+    let flush = |all: &mut Renewed, index: u64, going: &mut Going| {
+        let more = all.bench.flush(4, page(index), RWX, going) == Progress::More;
+        *going = if more { going.next_piece() } else { Going::default() };
+        more
+    };
+    // One stands open, another one waits, and the first one ends.
+    assert!(flush(&mut all, 1, &mut opener) && flush(&mut all, 2, &mut waiter));
+    flush(&mut all, 2, &mut waiter);
+    while flush(&mut all, 1, &mut opener) {}
+    assert_eq!(all.open(), None);
+    for piece in 1..3000 {
+        let stands_open = all.bench.kernel.mapping_open().is_some();
+        if all.bench.flush(1, page(0), RWX, &mut victim) == Progress::Done {
+            return;
+        }
+        assert!(!stands_open, "piece {piece}");
+        victim = victim.next_piece();
+        message(&mut all.bench, (2, 0), 3);
+        message(&mut all.bench, (2, 0), 3);
+        // The one that is next has its turn, then another one waits behind one that stands open.
+        let mut events = 0;
+        while events < 500 && flush(&mut all, 2, &mut waiter) {
+            events += 1;
+        }
+        for _ in 0..6 {
+            all.feed(1);
+            all.feed(2);
+        }
+        if flush(&mut all, 1, &mut opener) {
+            flush(&mut all, 2, &mut waiter);
+            flush(&mut all, 2, &mut waiter);
+            while events < 1000 && flush(&mut all, 1, &mut opener) {
+                events += 1;
+            }
+        }
+    }
+    panic!("endless");
+}
