@@ -77,10 +77,7 @@ fn lengthened(victim: Victim, before: u64, every: usize, most: usize) -> Option<
             let mut second = Going::default();
             // The pages before the slot and the slot itself: an aligned range of 1,024 pages.
             let _ = own_flush(&mut bench, (0, SLOT + 1), Rights::W, &mut second);
-            // It is cancelled.
-            let space = (bench.spaces[2], memory(1 << 20, PAGE, RWX));
-            let target = (bench.spaces[3], memory(1 << 20, PAGE, RWX));
-            let _ = bench.kernel.map(space, target, How::Grant, &mut second);
+            bench.cancel(&mut second);
         }
     }
     bench.kernel.mapping_check().expect("consistent");

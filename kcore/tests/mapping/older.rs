@@ -8,21 +8,13 @@ use kcore::bare::{
 use crate::{
     bench::{Bench, SOURCE},
     burnt::Burnt,
-    joined::message,
     world::{PAGE, RWX, SLOT, memory},
 };
 
 /// Events between two pieces of the victim.
 const EVENTS: usize = 15;
-/// Pieces of the victim after which the next thread has the turn, or the claim.
-const PIECES: usize = 1000;
-
-/// What cancels an operation: its position is given to one that ends at once.
-fn cancel(bench: &mut Bench, going: &mut Going) {
-    let (nothing, there) = (memory(1 << 20, PAGE, RWX), memory(1 << 20, PAGE, RWX));
-    let _ = bench.give((5, nothing), (6, there), How::Grant, going);
-    *going = Going::default();
-}
+/// How many others still let the oldest go first when the next thread has the turn, or the claim: the one before kept it as long as it could.
+const LEFT: u16 = 16;
 
 fn flush_piece(bench: &mut Bench, page: u64, going: &mut Going) -> Progress {
     let progress = bench.flush(4, memory(page, PAGE, RWX), RWX, going);
@@ -71,7 +63,7 @@ fn turn_to(bench: &mut Bench, next: &mut (u64, Going)) -> usize {
 fn flushes(threads: u64, most: usize) -> Option<usize> {
     let mut bench = Bench::new(PAGE, 2);
     for _ in 0..6 {
-        message(&mut bench, (2, 0), 3);
+        bench.message((2, 0), 3);
     }
     for page in 0..=threads {
         feed(&mut bench, page, 24);
@@ -93,10 +85,10 @@ fn flushes(threads: u64, most: usize) -> Option<usize> {
         }
         victim = victim.next_piece();
         let mut events = 2;
-        message(&mut bench, (2, 0), 3);
-        message(&mut bench, (2, 0), 3);
-        if piece % PIECES == 0 && has + 1 < old.len() {
-            cancel(&mut bench, &mut old[has].1);
+        bench.message((2, 0), 3);
+        bench.message((2, 0), 3);
+        if bench.kernel.mapping_turn_patience() < LEFT && has + 1 < old.len() {
+            bench.cancel(&mut old[has].1);
             has += 1;
             events += 1 + turn_to(&mut bench, &mut old[has]);
         }
@@ -136,7 +128,7 @@ fn claims(threads: usize, most: usize) -> Option<usize> {
         }
         victim = victim.next_piece();
         let mut left = EVENTS;
-        if piece % PIECES == 0 && has + 1 < threads {
+        if piece % 1000 == 0 && has + 1 < threads {
             if core::mem::take(&mut waits) {
                 // It claims.
                 has += 1;
@@ -148,7 +140,7 @@ fn claims(threads: usize, most: usize) -> Option<usize> {
                 // The next one waits, then the claimer is cancelled.
                 let given = gift(&mut all.bench, has + 1, &mut old[has + 1]);
                 assert_eq!(given, Ok(Progress::More));
-                cancel(&mut all.bench, &mut old[has]);
+                all.bench.cancel(&mut old[has]);
                 assert!(all.bench.kernel.mapping_claimed().is_none());
                 waits = true;
                 left -= 2;

@@ -7,7 +7,6 @@ use kcore::bare::{
 
 use crate::{
     bench::{Bench, SOURCE},
-    joined::message,
     world::{PAGE, RWX, SLOT, memory},
 };
 
@@ -43,7 +42,7 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
     bench.map((4, page), (5, page));
     bench.map((5, page), (6, page));
     for _ in 0..kids.div_ceil(8) {
-        message(&mut bench, (below, 0), kid);
+        bench.message((below, 0), kid);
     }
     let mut fed = 0_u64;
     let mut feed = |bench: &mut Bench| {
@@ -93,20 +92,14 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
         going = going.next_piece();
         let mut left = i64::try_from(events).expect("a few");
         for _ in 0..2 {
-            message(&mut bench, (below, 0), kid);
+            bench.message((below, 0), kid);
             left -= 1;
         }
         if (piece - 1) % renew != 0 {
             continue;
         }
-        // The one that waits is cancelled: its thread gets other registers. (An operation that begins elsewhere ends the one before.)
-        let _ = bench.give(
-            (5, memory(4000, PAGE, RWX)),
-            (6, memory(0, PAGE, RWX)),
-            How::Grant,
-            &mut waits,
-        );
-        waits = Going::default();
+        // The one that waits is cancelled.
+        bench.cancel(&mut waits);
         left -= 1;
         for _ in 0..2 {
             if bench.flush(5, page, RWX, &mut x) == Progress::Done {
@@ -119,11 +112,7 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
                 break;
             }
         }
-        if bench
-            .kernel
-            .mapping_open()
-            .is_none_or(|(space, ..)| space != bench.spaces[5])
-        {
+        if bench.open().is_none_or(|(space, _)| space != 5) {
             // The victim was first.
             continue;
         }
@@ -135,8 +124,7 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
             left -= 1;
         }
         x = Going::default();
-        let again = bench.give((5, page), (6, page), How::Map, &mut Going::default());
-        let _ = again;
+        let _ = bench.give((5, page), (6, page), How::Map, &mut Going::default());
         left -= 2;
         for _ in 0..4 {
             feed(&mut bench);

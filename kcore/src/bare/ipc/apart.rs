@@ -130,7 +130,6 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.deliver(receiver, request.tag, id, words);
         self.called_from(at)?;
         self.forget_going(me);
-        self.messages_of(me).window = request.window;
         self.deliver(me, sending.tag, next, next_words);
         self.sent(sender, me, &sending);
         self.enqueue(receiver);
@@ -175,7 +174,6 @@ impl<H: Hardware> Kernel<H, Bare> {
         // From here on it is certain.
         self.called_from(at)?;
         self.forget_going(me);
-        self.messages_of(me).window = request.window;
         self.deliver(me, sending.tag, id, words);
         self.sent(sender, me, &sending);
         Some(Apart::GoesOn)

@@ -16,9 +16,7 @@ use super::{
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{
-        Fit, encode_mapping, fit_of, is_large, is_linked, is_present, lowered, mapping_rights, with_mapping_rights,
-    },
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, lowered, mapping_rights},
 };
 
 /// Steps of a link that a space itself loses, and of its owner's table, which nobody links then.
@@ -245,9 +243,9 @@ impl<H: Hardware> Work<'_, H> {
             self.mapping.tree.remove(link);
             return true;
         }
-        let left = mapping_rights(walk.entry).without(rights);
-        self.change_entry(space, &walk, with_mapping_rights(walk.entry, left));
-        self.mapping.tree.get_mut(link).rights = left;
+        let left = lowered(walk.entry, rights);
+        self.change_entry(space, &walk, left);
+        self.mapping.tree.get_mut(link).rights = mapping_rights(left);
         false
     }
 
@@ -530,8 +528,7 @@ impl<H: Hardware> Work<'_, H> {
             self.clear_entry(space, walk);
             self.mapping.tree.get_mut(node).live -= pages(walk.level) as u32;
         } else {
-            let left = mapping_rights(walk.entry).without(rights);
-            self.change_entry(space, walk, with_mapping_rights(walk.entry, left));
+            self.change_entry(space, walk, lowered(walk.entry, rights));
         }
     }
 

@@ -45,7 +45,7 @@ pub struct Turn {
     stamp: u64,
     /// How many others let it go first before one of them does not.
     pub(super) patience: u16,
-    /// Who was there at last when all had let it go first, and those who are older: they do not have another turn.
+    /// The last one that did not come although all had let it go first. Neither it nor an older one has another turn.
     passed: u64,
 }
 

@@ -16,7 +16,7 @@ const PREFIX: &str = "n-";
 /// Most names at a time.
 const MOST: usize = 12;
 
-/// What a name leads to.
+/// The object that a name leads to, and the text in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The object, by its first name.
