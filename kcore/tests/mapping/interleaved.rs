@@ -269,7 +269,7 @@ impl World {
             tops.extend(self.range(self.number(space).expect("a space"), first, count));
         }
         if let Some((space, first, count)) = self.kernel.mapping_claimed() {
-            // Who waits for a claim clears its place.
+            // A gift that waits for a claim clears the claimed place.
             let places = self.range(self.number(space).expect("a space"), first, count);
             losers.extend(places.iter().copied());
             tops.extend(places);

@@ -6,48 +6,20 @@ use kcore::bare::{
 };
 
 use crate::{
-    bench::{Bench, SOURCE, TARGETS},
+    bench::{Bench, SOURCE},
     world::{PAGE, RWX, memory},
 };
-
-/// The steps that an event has left.
-fn left(going: &Going) -> i32 {
-    let text = format!("{going:?}");
-    let rest = text.strip_prefix("Going { left: ").expect("its first field");
-    let end = rest.find(',').expect("a field");
-    rest[..end].parse().expect("a number")
-}
-
-/// One message, of eight items, that give a page on: as many as the event's steps are enough for. How many were given.
-pub fn message(bench: &mut Bench, (from, page): (usize, u64), to: usize) -> usize {
-    let mut steps = 448;
-    let mut given = 0;
-    for _ in 0..8 {
-        bench.next = bench.next % TARGETS + 1 + (1 << 10);
-        let mut going = Going::default().with_steps(steps);
-        let target = memory(bench.next, PAGE, RWX);
-        match bench.give((from, memory(page, PAGE, RWX)), (to, target), How::Map, &mut going) {
-            Ok(Progress::Done) => given += 1,
-            _ => break,
-        }
-        steps = left(&going);
-        if steps <= 0 {
-            break;
-        }
-    }
-    given
-}
 
 /// How others end the waiting for the claimer's flush.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Closer {
-    /// Who gives something to the claimed place helps to clear it.
+    /// A gift to the claimed place, which helps to clear it.
     Helper,
-    /// Who gives something elsewhere, and waits for a claim of its own, helps.
+    /// A gift to another place that waits for a claim of its own, which helps, too.
     Waiter,
-    /// The top's space grants it to a space that cannot pay.
+    /// A grant of the top by its space, to one that cannot pay.
     FailingGrant,
-    /// The top's space grants it to where something stands.
+    /// A grant of the top by its space, to a place where something stands.
     Grant,
 }
 
@@ -94,7 +66,7 @@ fn closed(closer: Closer, how: How, kids: usize, events: usize) -> Option<usize>
             left -= 1;
         }
         while left > 0 && (bench.kernel.mapping_nodes() as usize) < nodes {
-            message(&mut bench, (2, 0), 3);
+            bench.message((2, 0), 3);
             left -= 1;
         }
         bench.kernel.mapping_check().expect("consistent");

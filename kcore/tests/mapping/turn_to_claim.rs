@@ -95,14 +95,7 @@ impl Renewed {
     /// A burner has the claim: the first one waits, then the burner is cancelled. Two events.
     fn renew(&mut self, index: u64) {
         self.burn(0);
-        // As if it were cancelled: its source is nothing.
-        let going = &mut self.burners[index as usize];
-        let place = (5, memory(index, PAGE, RWX));
-        let _ = self
-            .all
-            .bench
-            .give((2, memory(3000, PAGE, RWX)), place, How::Grant, going);
-        *going = Going::default();
+        self.all.bench.cancel(&mut self.burners[index as usize]);
         assert_eq!(self.claimed(), None);
     }
 }

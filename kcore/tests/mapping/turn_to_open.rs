@@ -7,7 +7,6 @@ use kcore::bare::{
 
 use crate::{
     bench::{Bench, SOURCE},
-    joined::message,
     world::{PAGE, RWX, memory, walk},
 };
 
@@ -33,7 +32,7 @@ impl Renewed {
             held: vec![0; BURNERS as usize],
         };
         for _ in 0..kids.div_ceil(8) {
-            message(&mut all.bench, (2, 0), 3);
+            all.bench.message((2, 0), 3);
         }
         for index in 0..BURNERS {
             let page = memory(index, PAGE, RWX);
@@ -48,12 +47,6 @@ impl Renewed {
 
     fn nodes(&self) -> i64 {
         self.bench.kernel.mapping_nodes().into()
-    }
-
-    /// The space whose flush stands open.
-    fn open(&mut self) -> Option<(usize, u64)> {
-        let (space, first, _) = self.bench.kernel.mapping_open()?;
-        Some((self.bench.spaces.iter().position(|&it| it == space)?, first))
     }
 
     fn feed(&mut self, index: u64) {
@@ -95,12 +88,12 @@ fn renewed(kids: usize, events: u64, most: usize) -> Option<usize> {
     let mut all = Renewed::new(kids);
     // One stands open, and the first one waits.
     all.burn(1);
-    assert_eq!(all.open(), Some((4, 1)));
+    assert_eq!(all.bench.open(), Some((4, 1)));
     all.burn(0);
     all.burn(0);
     let mut victim = Going::default();
     for piece in 1..most {
-        let (open, before) = (all.open(), all.nodes());
+        let (open, before) = (all.bench.open(), all.nodes());
         let progress = all.bench.flush(1, memory(0, PAGE, RWX), RWX, &mut victim);
         if let Some((4, index)) = open {
             all.held[index as usize] += all.nodes() - before;
@@ -112,8 +105,8 @@ fn renewed(kids: usize, events: u64, most: usize) -> Option<usize> {
         let mut left = events;
         // Whoever has the page gives it on.
         for _ in 0..MESSAGES {
-            let (open, before) = (all.open(), all.nodes());
-            let given = message(&mut all.bench, (2, 0), 3);
+            let (open, before) = (all.bench.open(), all.nodes());
+            let given = all.bench.message((2, 0), 3);
             if let Some((4, index)) = open {
                 all.held[index as usize] += all.nodes() - before - i64::try_from(given).expect("a few");
             }
@@ -123,12 +116,12 @@ fn renewed(kids: usize, events: u64, most: usize) -> Option<usize> {
         while left > 0 {
             left -= 1;
             let (rich, poor) = all.best();
-            match all.open() {
+            match all.bench.open() {
                 Some((4, index))
                     if !renewed
                         && index > 0
                         && all.held[index as usize] > 40
-                        && all.bench.kernel.mapping_turn_patience() < 900 =>
+                        && all.bench.kernel.mapping_turn_patience() < 230 =>
                 {
                     // The first one waits again.
                     all.burn(0);
@@ -161,4 +154,49 @@ fn the_turn_to_stand_open_comes() {
         }
     }
     assert!(endless.is_empty(), "{endless:?}");
+}
+
+/// A younger flush is next, whenever the victim's would stand open, and another one as soon as it has gone: the victim does not wait, for nothing stands open then.
+#[test]
+fn a_flush_that_does_not_wait_is_older_than_those_that_do() {
+    let mut all = Renewed::new(40);
+    let [mut victim, mut opener, mut waiter] = [Going::default(); 3];
+    let page = |index| memory(index, PAGE, RWX);
+    let flush = |all: &mut Renewed, index: u64, going: &mut Going| {
+        let more = all.bench.flush(4, page(index), RWX, going) == Progress::More;
+        *going = if more { going.next_piece() } else { Going::default() };
+        more
+    };
+    // One stands open, another one waits, and the first one ends.
+    assert!(flush(&mut all, 1, &mut opener) && flush(&mut all, 2, &mut waiter));
+    flush(&mut all, 2, &mut waiter);
+    while flush(&mut all, 1, &mut opener) {}
+    assert_eq!(all.bench.open(), None);
+    for piece in 1..3000 {
+        let stands_open = all.bench.kernel.mapping_open().is_some();
+        if all.bench.flush(1, page(0), RWX, &mut victim) == Progress::Done {
+            return;
+        }
+        assert!(!stands_open, "piece {piece}");
+        victim = victim.next_piece();
+        all.bench.message((2, 0), 3);
+        all.bench.message((2, 0), 3);
+        // The one that is next has its turn, then another one waits behind one that stands open.
+        let mut events = 0;
+        while events < 500 && flush(&mut all, 2, &mut waiter) {
+            events += 1;
+        }
+        for _ in 0..6 {
+            all.feed(1);
+            all.feed(2);
+        }
+        if flush(&mut all, 1, &mut opener) {
+            flush(&mut all, 2, &mut waiter);
+            flush(&mut all, 2, &mut waiter);
+            while events < 1000 && flush(&mut all, 1, &mut opener) {
+                events += 1;
+            }
+        }
+    }
+    panic!("endless");
 }

@@ -11,7 +11,7 @@ use crate::{
     Hardware, Kernel,
     bare::{Bare, THREADS_MAX},
     scheduler::NONE,
-    thread::State,
+    thread::{State, Thread},
 };
 
 /// How the operation of a thread ended.
@@ -94,8 +94,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(Apart::Waits)
     }
 
-    /// A message to a thread that waits for it, and the next one is there already. (With a part of its code shared with [`Self::receive_apart`], the two halves by
-    /// themselves would be four in a hundred dearer.)
+    /// A message to a thread that waits for it, and the next one is there already.
     #[inline(never)]
     fn answer_apart(
         &mut self,
@@ -104,35 +103,20 @@ impl<H: Hardware> Kernel<H, Bare> {
         words: [u64; REGISTER_WORDS],
         at: (u64, u64),
     ) -> Option<Apart> {
-        let thread = self.current_thread()?;
+        let (count, thread) = (plain_words(request.tag)?, self.current_thread()?);
         if thread.ipc.has_interrupts() {
             return None;
         }
         let sender = self.sender_for(me, request.from)?;
-        let sending = self.request_of(sender);
-        let counts = (plain_words(request.tag)?, plain_words(sending.tag)?);
-        let other = self.thread(sender);
-        if other.slow != 0 || other.ipc.trouble.is_some() {
-            return None;
+        let next = self.waiting_message(thread, sender)?;
+        let id = thread.id.0;
+        if count > REGISTER_WORDS {
+            let (mine, its) = (thread.ipc.buffer()?, self.thread(receiver).ipc.buffer()?);
+            self.copy_words(mine, its, count);
         }
-        let buffer = |index: u32| self.thread(index).ipc.buffer();
-        let buffers = if counts.0.max(counts.1) > REGISTER_WORDS {
-            Some((buffer(sender)?, buffer(me)?, buffer(receiver)?))
-        } else {
-            None
-        };
-        let (id, next, next_words) = (thread.id.0, other.id.0, other.context.message_words());
         // From here on it is certain.
-        if let Some((its, mine, answered)) = buffers {
-            self.copy_words(mine, answered, counts.0);
-            self.copy_words(its, mine, counts.1);
-        }
         self.deliver(receiver, request.tag, id, words);
-        self.called_from(at)?;
-        self.forget_going(me);
-        self.messages_of(me).window = request.window;
-        self.deliver(me, sending.tag, next, next_words);
-        self.sent(sender, me, &sending);
+        self.take_message((sender, me), next, at)?;
         self.enqueue(receiver);
         Some(Apart::GoesOn)
     }
@@ -161,23 +145,39 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.wait_to_receive(me, request.from, request.window, until);
             return Some(Apart::Waits);
         };
-        let sending = self.request_of(sender);
-        let count = plain_words(sending.tag)?;
-        let other = self.thread(sender);
-        if other.slow != 0 || other.ipc.trouble.is_some() {
-            return None;
-        }
-        let (words, id) = (other.context.message_words(), other.id.0);
-        if count > REGISTER_WORDS {
-            let (its, mine) = (other.ipc.buffer()?, thread.ipc.buffer()?);
-            self.copy_words(its, mine, count);
-        }
+        let message = self.waiting_message(thread, sender)?;
         // From here on it is certain.
+        self.take_message((sender, me), message, at)?;
+        Some(Apart::GoesOn)
+    }
+
+    /// What a thread waits to send to this one, and how many words: a message of words alone.
+    #[inline(always)]
+    fn waiting_message(&self, thread: &Thread, sender: u32) -> Option<(Request, usize)> {
+        let request = self.request_of(sender);
+        let count = plain_words(request.tag)?;
+        let other = self.thread(sender);
+        let has_buffers = count <= REGISTER_WORDS || other.ipc.buffer().is_some() && thread.ipc.buffer().is_some();
+        (other.slow == 0 && other.ipc.trouble.is_none() && has_buffers).then_some((request, count))
+    }
+
+    /// The running thread takes such a message.
+    #[inline(always)]
+    fn take_message(
+        &mut self,
+        (sender, me): (u32, u32),
+        (request, count): (Request, usize),
+        at: (u64, u64),
+    ) -> Option<()> {
+        if count > REGISTER_WORDS {
+            self.copy_buffer(sender, me, count);
+        }
+        let other = self.thread(sender);
+        let (words, id) = (other.context.message_words(), other.id.0);
         self.called_from(at)?;
         self.forget_going(me);
-        self.messages_of(me).window = request.window;
-        self.deliver(me, sending.tag, id, words);
-        self.sent(sender, me, &sending);
-        Some(Apart::GoesOn)
+        self.deliver(me, request.tag, id, words);
+        self.sent(sender, me, &request);
+        Some(())
     }
 }

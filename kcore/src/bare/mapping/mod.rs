@@ -355,6 +355,10 @@ impl<H: Hardware> Kernel<H, Bare> {
             at += ran;
             going.position.at = at;
             if at == end {
+                let visit = going.position.visit;
+                if !visit.joined {
+                    self.half.mapping.flush_is_done(visit);
+                }
                 return Ok(Progress::Done);
             }
         }

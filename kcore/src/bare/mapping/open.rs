@@ -34,6 +34,10 @@ pub(super) const BESIDE_STEPS: i32 = 3 * UNIT;
 /// Others that a flush waits for, or that wait for it, at most: its caller may have gone away.
 pub(super) const PATIENCE: u16 = THREADS_MAX as u16;
 
+/// Others that let the oldest go first until one of them does not. It is to be more than there are pieces of others between two of one, and so few that many that
+/// never take their turn keep nobody for long.
+const TURN_PATIENCE: u16 = 256;
+
 /// The one that is next, where one can be at a time: the oldest of those that wait.
 #[derive(Default)]
 pub struct Turn {
@@ -41,7 +45,7 @@ pub struct Turn {
     stamp: u64,
     /// How many others let it go first before one of them does not.
     pub(super) patience: u16,
-    /// Who was there at last when all had let it go first, and those who are older: they do not have another turn.
+    /// The last one that did not come although all had let it go first. Neither it nor an older one has another turn.
     passed: u64,
 }
 
@@ -50,7 +54,7 @@ impl Turn {
     /// takes it would keep it for ever.
     pub fn wait(&mut self, stamp: u64) {
         if self.stamp == 0 || stamp < self.stamp {
-            (self.stamp, self.patience) = (stamp, PATIENCE);
+            (self.stamp, self.patience) = (stamp, TURN_PATIENCE);
         }
     }
 
@@ -86,6 +90,14 @@ impl Mapping {
     fn set_open(&mut self, open: Visit) {
         self.open = open;
         self.is_quiet = open.top == NONE && !self.claim.is_there();
+    }
+
+    /// The flush of a block is at its end, by whatever way.
+    pub(super) fn flush_is_done(&mut self, visit: Visit) {
+        if self.open.stamp == visit.stamp {
+            self.set_open(Visit::NONE);
+        }
+        self.turn.give_up(visit.stamp);
     }
 }
 
@@ -156,7 +168,15 @@ impl<H: Hardware> Work<'_, H> {
         if self.open_top().is_some() {
             return;
         }
-        if self.mapping.turn.is_over(self.visit.stamp) {
+        // One that has stood open before, and was ended by others, is the youngest.
+        let stamp = if self.visit.stood_open {
+            u64::MAX
+        } else {
+            self.visit.stamp
+        };
+        // It may be older than those that wait: it did not wait while nothing stood open.
+        self.mapping.turn.wait(stamp);
+        if self.mapping.turn.is_over(stamp) {
             self.visit.stood_open = true;
             self.visit.joined = false;
             self.mapping.set_open(self.visit);
@@ -166,17 +186,14 @@ impl<H: Hardware> Work<'_, H> {
     /// With the flush that this operation leaves open the top itself goes. So that nothing comes from there until then, it stands open until this operation
     /// goes on.
     pub(super) fn keep_open(&mut self) {
-        if self.mapping.open.stamp == self.visit.stamp {
+        if self.mapping.open.stamp == self.visit.stamp && !self.visit.joined {
             self.mapping.open.patience = PATIENCE;
         }
     }
 
     /// The flush of a block is at its end.
     pub(super) fn close(&mut self) {
-        if self.mapping.open.stamp == self.visit.stamp {
-            self.mapping.set_open(Visit::NONE);
-        }
-        self.mapping.turn.give_up(self.visit.stamp);
+        self.mapping.flush_is_done(self.visit);
         self.visit = Visit::NONE;
     }
 
@@ -206,7 +223,11 @@ impl<H: Hardware> Work<'_, H> {
         let is_same = open.top == node && (open.frame, open.level, open.rights) == block;
         // One that leaves the top would end it before the top goes.
         if is_same && (is_this || own == Own::Too || open.patience == 0) {
-            let joined = !is_this || self.visit.joined;
+            if !is_this {
+                self.mapping.abandon_flush(self.visit);
+            }
+            // One whose caller has gone away is this operation's from now on.
+            let joined = if is_this { self.visit.joined } else { open.patience > 0 };
             self.visit = Visit { joined, ..open };
             return false;
         }
