@@ -8,6 +8,7 @@ mod bench;
 mod burnt;
 mod claims;
 mod directed;
+mod doomed;
 mod errors;
 mod exhaustive;
 mod interleaved;
