@@ -14,6 +14,7 @@ mod exhaustive;
 mod interleaved;
 mod joined;
 mod lengthened;
+mod linked;
 mod long;
 mod model;
 mod nodes;

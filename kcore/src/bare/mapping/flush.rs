@@ -10,7 +10,7 @@ use abi::Rights;
 
 use super::{
     LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
-    tables::{Found, Search, Walk, What, Work, is_port, span},
+    tables::{Found, LINKED_STEPS, Search, Walk, What, Work, is_port, span},
     tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -85,7 +85,7 @@ impl<H: Hardware> Work<'_, H> {
                     self.tables_from = at + pages(1);
                 }
                 What::Linked => {
-                    self.budget -= 1;
+                    self.budget -= LINKED_STEPS;
                     let link = self.mapping.tree.find(space, LINKS, found.page);
                     if let (Own::Too, true, Some(link)) = (own, covered, link) {
                         let table = self.mapping.tree.get(link).parent;
