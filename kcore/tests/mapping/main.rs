@@ -21,6 +21,7 @@ mod nodes;
 mod older;
 mod open;
 mod random;
+mod refused;
 mod remembered;
 mod sparse;
 mod stretches;
