@@ -13,7 +13,11 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use measure::Samples;
 use rt::{
     Cell, Clist, Directory, Object, Result,
-    abi::{Rights, address::PAGE, layout::Capability},
+    abi::{
+        Rights,
+        address::PAGE,
+        layout::{Capability, FLUSH_RANGES_MAX},
+    },
     arguments, call,
     sync::Semaphore,
     system,
@@ -41,7 +45,7 @@ const SLOT: u64 = 2 << 20;
 type Load = (&'static str, fn() -> Result<()>);
 
 /// The loads; the rows' texts stand in `rows`.
-const LOADS: [Load; 7] = [
+const LOADS: [Load; 8] = [
     ("longest-interrupts-off", long_operations),
     ("longest-task-end", task_end),
     ("longest-delete-semaphores", delete_semaphores),
@@ -49,6 +53,7 @@ const LOADS: [Load; 7] = [
     ("longest-delete-slots", delete_slots),
     ("longest-first-touches", first_touches),
     ("longest-sparse-object", sparse_object),
+    ("longest-flush-together", flush_together),
 ];
 
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -200,6 +205,33 @@ fn sparse_object() -> Result<()> {
             object.flush()?;
         }
         object.resize(PAGE)?;
+        object.delete()?;
+    }
+    Ok(())
+}
+
+/// Objects that are flushed together, as many as there may be, their slots, and how often.
+const TOGETHER: u64 = FLUSH_RANGES_MAX;
+const SLOTS_TOGETHER: u64 = 64;
+const ROUNDS: u64 = 16;
+
+fn flush_together() -> Result<()> {
+    let mut objects = Vec::new();
+    for _ in 0..TOGETHER {
+        let object = sparse(SLOTS_TOGETHER)?;
+        object.keep()?;
+        objects.push(object);
+    }
+    let all: Vec<&Object> = objects.iter().collect();
+    now();
+    for _ in 0..ROUNDS {
+        Object::flush_together(&all)?;
+        for object in &all {
+            (0..SLOTS_TOGETHER).for_each(|slot| write(object, slot));
+        }
+    }
+    BUSY.store(false, Ordering::Release);
+    for object in objects {
         object.delete()?;
     }
     Ok(())

@@ -186,6 +186,11 @@ pub static ROWS: &[Measurement] = &[
         "the same while an object of 3,000 slots, each with a page, is kept, flushed, cut and deleted",
         longest,
     ),
+    row(
+        "longest-flush-together",
+        "the same while 16 objects of 64 slots, each slot with a changed page, are flushed together",
+        longest,
+    ),
     // Behind all others, of which they might cost some: callees that end meanwhile, and vector registers that the thread has from now on.
     row(
         "pdx-12",

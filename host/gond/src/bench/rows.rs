@@ -183,6 +183,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("longest-delete-slots", Some(Bound::Instructions(20_000)), None),
     ("longest-first-touches", Some(Bound::Instructions(20_000)), None),
     ("longest-sparse-object", Some(Bound::Instructions(20_000)), None),
+    ("longest-flush-together", Some(Bound::Instructions(20_000)), None),
     ("page-flush", None, None),
     ("ipc-round-trip", Some(Bound::Instructions(200)), Some("ipc-futex")),
     ("ipc-after-vector", Some(Bound::Instructions(200)), None),
