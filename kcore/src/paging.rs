@@ -203,16 +203,11 @@ pub const fn is_exact_page(bits: u64) -> bool {
     bits & (PRESENT | EXACT) == PRESENT | EXACT
 }
 
-/// The same entry with these rights.
-pub const fn with_mapping_rights(bits: u64, rights: Rights) -> u64 {
-    let mut bits = bits & !(WRITE | NO_EXECUTE);
-    if rights.contains(Rights::W) {
-        bits |= WRITE;
-    }
-    if !rights.contains(Rights::X) {
-        bits |= NO_EXECUTE;
-    }
-    bits
+/// The same entry without these rights, of those to write and execute.
+#[inline(always)]
+pub const fn lowered(bits: u64, rights: Rights) -> u64 {
+    let rights = rights.bits() as u64;
+    bits & !(WRITE & rights) | rights << 63 & NO_EXECUTE
 }
 
 /// Entry `index` of the table that takes the place of a large entry at `level`.
@@ -275,6 +270,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_entry_is_lowered_as_its_rights_are() {
+        for has in [Rights::R, Rights::RW, Rights::RX, Rights::RWX] {
+            for taken in [Rights::W, Rights::X, Rights::RWX.without(Rights::R)] {
+                let left = encode_mapping(77, has.without(taken), 0, Fit::Part);
+                let entry = encode_mapping(77, has, 0, Fit::Part);
+                assert_eq!(lowered(entry, taken), left, "{has} without {taken}");
+            }
+        }
+    }
+
+    #[test]
     fn a_mapping_given_on_allows_what_both_allow() {
         let all = [Rights::R, Rights::RW, Rights::RX, Rights::RWX];
         for (own, given) in all.into_iter().flat_map(|own| all.map(|given| (own, given))) {
@@ -310,7 +316,7 @@ mod tests {
             let page = split_entry(middle, 1, 511);
             assert!(!is_large(page));
             assert_eq!((number_of(page), mapping_rights(page)), (0x40_07ff, rights));
-            let narrowed = with_mapping_rights(page, Rights::R);
+            let narrowed = lowered(page, Rights::RWX);
             assert_eq!((number_of(narrowed), mapping_rights(narrowed)), (0x40_07ff, Rights::R));
         }
     }

@@ -1,6 +1,8 @@
 //! The fast paths against the slow one: two machines do the same, one of them on the fast paths wherever they lead, and
 //! nothing tells them apart. (That mappings themselves come out the same is tested in `mapping`, whose calls take both.)
 
+#[path = "short/busy.rs"]
+mod busy;
 mod fake;
 mod ways;
 

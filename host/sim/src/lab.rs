@@ -317,7 +317,7 @@ impl Run {
     /// A sentence about the first thing that was not as it must be.
     pub fn go(self, subject: Subject) -> Result<Tally, String> {
         let options = self.kind.options(self.seed, subject);
-        // What the run before it on this thread had left.
+        // The run before this one on the same thread may have left a refusal behind.
         own::fail_at(u64::MAX);
         let live = || match self.kind {
             Kind::Short => short::run(self.seed, options),

@@ -65,6 +65,11 @@ impl Going {
         }
     }
 
+    /// Steps that this piece may still take.
+    pub fn steps_left(&self) -> i32 {
+        self.left
+    }
+
     /// Takes so many steps.
     pub(in crate::bare) fn spend(&mut self, steps: i32) {
         self.left -= steps;

@@ -118,6 +118,38 @@ impl Bench {
         );
     }
 
+    /// One message, of eight items, that give a page on: as many as the event's steps are enough for. How many were given.
+    pub fn message(&mut self, (from, page): (usize, u64), to: usize) -> usize {
+        let mut going = Going::default();
+        for given in 0..8 {
+            self.next = self.next % TARGETS + 1 + (1 << 10);
+            let target = memory(self.next, PAGE, RWX);
+            let item = self.give((from, memory(page, PAGE, RWX)), (to, target), How::Map, &mut going);
+            let left = going.steps_left();
+            if item != Ok(Progress::Done) {
+                return given;
+            }
+            if left <= 0 {
+                return given + 1;
+            }
+            going = Going::default().with_steps(left);
+        }
+        8
+    }
+
+    /// The space and the first page of the flush that stands open.
+    pub fn open(&mut self) -> Option<(usize, u64)> {
+        let (space, first, _) = self.kernel.mapping_open()?;
+        Some((self.spaces.iter().position(|&it| it == space)?, first))
+    }
+
+    /// Ends an operation as a cancelled call is ended: its position goes to one that ends at once, for its source is nothing.
+    pub fn cancel(&mut self, going: &mut Going) {
+        let nothing = memory(1 << 20, PAGE, RWX);
+        let _ = self.give((5, nothing), (6, nothing), How::Grant, going);
+        *going = Going::default();
+    }
+
     /// Links the flusher's first slot: one piece.
     pub fn link(&mut self, to: SpaceId) {
         let slot = memory(0, SLOT, RWX);

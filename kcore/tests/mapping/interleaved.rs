@@ -268,6 +268,12 @@ impl World {
         if let Some((space, first, count)) = self.kernel.mapping_open() {
             tops.extend(self.range(self.number(space).expect("a space"), first, count));
         }
+        if let Some((space, first, count)) = self.kernel.mapping_claimed() {
+            // A gift that waits for a claim clears the claimed place.
+            let places = self.range(self.number(space).expect("a space"), first, count);
+            losers.extend(places.iter().copied());
+            tops.extend(places);
+        }
         let mut landing = BTreeMap::new();
         let result = match act {
             Act::Give(how, (from, source), (to, window)) => {

@@ -5,17 +5,24 @@
 mod fake;
 
 mod bench;
+mod burnt;
 mod claims;
 mod directed;
 mod errors;
 mod exhaustive;
 mod interleaved;
+mod joined;
+mod lengthened;
 mod long;
 mod model;
 mod nodes;
+mod older;
 mod open;
 mod random;
 mod remembered;
 mod sparse;
 mod stretches;
+mod turn_to_claim;
+mod turn_to_open;
 mod world;
+mod younger;

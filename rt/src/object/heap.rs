@@ -202,9 +202,9 @@ pub(super) const fn slots(base: u64, bytes: u64) -> (u64, u64) {
 }
 
 /// How often the heap asks for another object, because the program has had a view where the last one is. Each is twice as long as the one
-/// before, so the last ones are longer than any gap that deleted objects leave.
+/// before, up to the longest that there may be: longer than most gaps that deleted objects leave.
 #[cfg(target_os = "none")]
-const ATTEMPTS: usize = 24;
+const ATTEMPTS: usize = 1 + (abi::address::OBJECT_BYTES_MAX / abi::address::SLOT).ilog2() as usize;
 
 #[cfg(target_os = "none")]
 impl Objects {

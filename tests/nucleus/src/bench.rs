@@ -98,6 +98,7 @@ const ROWS: &[Row] = &[
     ("ipc-grant-item", |setting| messages::item(setting, 1, GRANT)),
     ("ipc-grant-item-8", |setting| messages::item(setting, 8, GRANT)),
     ("ipc-send-receive", messages::send_receive),
+    ("ipc-queued", messages::queued),
     ("pager-round-trip", |setting| pager_round_trip(setting, Held::Pages)),
     ("pager-round-trip-of-slot", |setting| {
         pager_round_trip(setting, Held::Slot)

@@ -196,6 +196,7 @@ pub const KNOWN: &[(&str, Option<Bound>, Option<&str>)] = &[
     ("ipc-grant-item", None, None),
     ("ipc-grant-item-8", None, None),
     ("ipc-send-receive", None, None),
+    ("ipc-queued", None, None),
     ("pager-round-trip", Some(Bound::Instructions(500)), None),
     ("interrupt-to-thread", Some(Bound::Instructions(400)), None),
     ("map-page", Some(Bound::Instructions(300)), None),

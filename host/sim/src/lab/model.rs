@@ -77,7 +77,7 @@ impl Job {
         }
     }
 
-    /// What a sync makes durable in its turn.
+    /// The objects of a sync, as it makes them durable in its turn.
     pub fn objects(&self) -> Option<&Objects> {
         match self {
             Self::Checkpoint(..) => None,
@@ -85,7 +85,7 @@ impl Job {
         }
     }
 
-    /// What a sync makes durable ahead of the checkpoint before it.
+    /// The objects of a sync that goes ahead of the checkpoint before it, as it makes them durable then.
     pub fn ahead(&self) -> Option<&Objects> {
         match self {
             Self::Sync(_, _, Some(ahead)) => Some(ahead),
@@ -93,7 +93,7 @@ impl Job {
         }
     }
 
-    /// What a sync makes durable without the checkpoint before it, whose turn has not come.
+    /// The objects of a sync, as it makes them durable while the checkpoint before it is not.
     pub fn alone(&self) -> Option<&Objects> {
         self.ahead().or_else(|| self.objects())
     }

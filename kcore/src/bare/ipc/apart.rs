@@ -1,5 +1,6 @@
-//! A message of words alone that is only sent, or only received, in fewer instructions than the general path takes for the same: what is left out are
-//! the questions that other calls need. The partner waits already, or the thread waits. Counted in instructions (`ipc-send-receive`).
+//! A message of words alone that is only sent or only received, a call of a thread that does not wait yet, or an answer of one for which others wait, in fewer
+//! instructions than the general path takes for the same: what is left out are the questions that other calls need. The partner waits already, or the thread
+//! waits. Counted in instructions (`ipc-send-receive`, `ipc-queued`).
 //!
 //! Nothing is changed before it is certain that it is such a case.
 
@@ -10,7 +11,7 @@ use crate::{
     Hardware, Kernel,
     bare::{Bare, THREADS_MAX},
     scheduler::NONE,
-    thread::State,
+    thread::{State, Thread},
 };
 
 /// How the operation of a thread ended.
@@ -46,11 +47,11 @@ impl<H: Hardware> Kernel<H, Bare> {
         };
         match (to, from) {
             (0, _) => self.receive_apart(&request, at),
-            (_, 0) => self.send_apart(&request, words, at),
-            _ => None,
+            _ => self.send_apart(&request, words, at),
         }
     }
 
+    #[inline(always)]
     fn send_apart(&mut self, request: &Request, words: [u64; REGISTER_WORDS], at: (u64, u64)) -> Option<Apart> {
         let count = plain_words(request.tag)?;
         let me = self.current()?;
@@ -64,6 +65,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         if other.ipc.waits_for(sender) {
             if other.slow != 0 {
                 return None;
+            }
+            if request.from != 0 {
+                return self.answer_apart(request, (me, receiver), words, at);
             }
             if count > REGISTER_WORDS {
                 let (mine, its) = (thread.ipc.buffer()?, other.ipc.buffer()?);
@@ -90,6 +94,33 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(Apart::Waits)
     }
 
+    /// A message to a thread that waits for it, and the next one is there already.
+    #[inline(never)]
+    fn answer_apart(
+        &mut self,
+        request: &Request,
+        (me, receiver): (u32, u32),
+        words: [u64; REGISTER_WORDS],
+        at: (u64, u64),
+    ) -> Option<Apart> {
+        let (count, thread) = (plain_words(request.tag)?, self.current_thread()?);
+        if thread.ipc.has_interrupts() {
+            return None;
+        }
+        let sender = self.sender_for(me, request.from)?;
+        let next = self.waiting_message(thread, sender)?;
+        let id = thread.id.0;
+        if count > REGISTER_WORDS {
+            let (mine, its) = (thread.ipc.buffer()?, self.thread(receiver).ipc.buffer()?);
+            self.copy_words(mine, its, count);
+        }
+        // From here on it is certain.
+        self.deliver(receiver, request.tag, id, words);
+        self.take_message((sender, me), next, at)?;
+        self.enqueue(receiver);
+        Some(Apart::GoesOn)
+    }
+
     fn receive_apart(&mut self, request: &Request, at: (u64, u64)) -> Option<Apart> {
         let me = self.current()?;
         let thread = self.current_thread()?;
@@ -114,23 +145,39 @@ impl<H: Hardware> Kernel<H, Bare> {
             self.wait_to_receive(me, request.from, request.window, until);
             return Some(Apart::Waits);
         };
-        let sending = self.request_of(sender);
-        let count = plain_words(sending.tag)?;
-        let other = self.thread(sender);
-        if other.slow != 0 || other.ipc.trouble.is_some() {
-            return None;
-        }
-        let (words, id) = (other.context.message_words(), other.id.0);
-        if count > REGISTER_WORDS {
-            let (its, mine) = (other.ipc.buffer()?, thread.ipc.buffer()?);
-            self.copy_words(its, mine, count);
-        }
+        let message = self.waiting_message(thread, sender)?;
         // From here on it is certain.
+        self.take_message((sender, me), message, at)?;
+        Some(Apart::GoesOn)
+    }
+
+    /// What a thread waits to send to this one, and how many words: a message of words alone.
+    #[inline(always)]
+    fn waiting_message(&self, thread: &Thread, sender: u32) -> Option<(Request, usize)> {
+        let request = self.request_of(sender);
+        let count = plain_words(request.tag)?;
+        let other = self.thread(sender);
+        let has_buffers = count <= REGISTER_WORDS || other.ipc.buffer().is_some() && thread.ipc.buffer().is_some();
+        (other.slow == 0 && other.ipc.trouble.is_none() && has_buffers).then_some((request, count))
+    }
+
+    /// The running thread takes such a message.
+    #[inline(always)]
+    fn take_message(
+        &mut self,
+        (sender, me): (u32, u32),
+        (request, count): (Request, usize),
+        at: (u64, u64),
+    ) -> Option<()> {
+        if count > REGISTER_WORDS {
+            self.copy_buffer(sender, me, count);
+        }
+        let other = self.thread(sender);
+        let (words, id) = (other.context.message_words(), other.id.0);
         self.called_from(at)?;
         self.forget_going(me);
-        self.messages_of(me).window = request.window;
-        self.deliver(me, sending.tag, id, words);
-        self.sent(sender, me, &sending);
-        Some(Apart::GoesOn)
+        self.deliver(me, request.tag, id, words);
+        self.sent(sender, me, &request);
+        Some(())
     }
 }

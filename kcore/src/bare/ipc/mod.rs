@@ -83,8 +83,8 @@ impl Request {
 }
 
 /// The deadline of a timeout that begins now.
-fn deadline(now_ns: u64, timeout_us: u32) -> Option<u64> {
-    (timeout_us != NEVER).then(|| now_ns + u64::from(timeout_us) * 1000)
+fn deadline(now_ns: impl FnOnce() -> u64, timeout_us: u32) -> Option<u64> {
+    (timeout_us != NEVER).then(|| now_ns() + u64::from(timeout_us) * 1000)
 }
 
 /// A tag that a program may send, taken apart.

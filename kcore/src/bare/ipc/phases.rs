@@ -156,7 +156,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(super) fn until(&self, me: u32, timeout_us: u32) -> Option<u64> {
         let kept = self.half.nucleus.going.get(me as usize).and_then(Option::as_ref);
         kept.and_then(|kept| kept.until)
-            .or_else(|| deadline(self.hardware.now_ns(), timeout_us))
+            .or_else(|| deadline(|| self.hardware.now_ns(), timeout_us))
     }
 
     /// Whether a half that is to go on has had its time. One that waits for nobody, with a timeout of zero, ends what it has begun.
@@ -171,7 +171,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The next thread that sends to `me` and that it will receive from.
-    fn sender_for(&self, me: u32, from: u64) -> Option<u32> {
+    pub(super) fn sender_for(&self, me: u32, from: u64) -> Option<u32> {
         if from == ANYONE {
             let head = self.thread(me).ipc.first_sender();
             return (head != NONE).then_some(head);
@@ -224,7 +224,7 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// A thread that is in no list waits for a message.
     pub(super) fn begin_wait(&mut self, me: u32, request: &Request) {
-        let until = deadline(self.hardware.now_ns(), request.receive_us());
+        let until = deadline(|| self.hardware.now_ns(), request.receive_us());
         self.wait_to_receive(me, request.from, request.window, until);
     }
 }

@@ -104,7 +104,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     }
 
     /// The words behind those in registers.
-    fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
+    pub(super) fn copy_buffer(&mut self, sender: u32, receiver: u32, words: usize) {
         let frame = |index: u32| self.thread(index).ipc.buffer();
         if let (Some(from), Some(to)) = (frame(sender), frame(receiver)) {
             self.copy_words(from, to, words);

@@ -80,6 +80,22 @@ impl<H: Hardware> Kernel<H, Bare> {
         };
         Some((SpaceId(at.space().into()), first, pages(level).min(span(at))))
     }
+
+    /// How many others still let the oldest that waits for a claim go first.
+    pub fn mapping_claim_patience(&mut self) -> u16 {
+        self.half.mapping.claim_turn.patience
+    }
+
+    /// The same of the oldest flush that waits to stand open.
+    pub fn mapping_turn_patience(&mut self) -> u16 {
+        self.half.mapping.turn.patience
+    }
+
+    /// The pages that a gift has claimed: the space, the first one, how many.
+    pub fn mapping_claimed(&mut self) -> Option<(SpaceId, u64, u64)> {
+        let claimed = self.work(&Going::default()).mapping.claimed();
+        claimed.map(|(space, first, count)| (SpaceId(space.into()), first, count))
+    }
 }
 
 impl<H: Hardware> Work<'_, H> {

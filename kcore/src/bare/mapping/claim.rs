@@ -6,12 +6,9 @@
 //!
 //! One place is claimed at a time. Of the gifts that wait for a claim the oldest is next ([`Turn`]), and who has lost one is the youngest. The short ways of giving leave what goes to a claimed place's space to the general one.
 
-use super::{
-    Mapping, Position, Visit,
-    open::{PATIENCE, Turn},
-    tables::Work,
-    tree::NONE,
-};
+use abi::Rights;
+
+use super::{Mapping, Own, Position, Progress, Visit, open::PATIENCE, tables::Work, tree::NONE};
 use crate::Hardware;
 
 /// A claimed place.
@@ -54,12 +51,18 @@ impl Mapping {
 
     /// The same of the flush of one block.
     pub(super) fn abandon_flush(&mut self, visit: Visit) {
-        if self.open.stamp == visit.stamp {
+        if self.open.stamp == visit.stamp && !visit.joined {
             self.open.patience = 0;
         }
-        if self.turn.stamp == visit.stamp {
-            self.turn = Turn::default();
-        }
+        self.turn.give_up(visit.stamp);
+    }
+
+    /// The claimed place: its space, its first page, how many.
+    pub(super) fn claimed(&self) -> Option<(u16, u64, u64)> {
+        let Claim {
+            space, first, count, ..
+        } = self.claim;
+        self.claim.is_there().then_some((space, first, count))
     }
 
     /// From now on this place is claimed, or none.
@@ -80,34 +83,40 @@ impl Mapping {
         if self.claim.stamp == claimer {
             self.set_claim(Claim::NONE);
         }
-        if self.claim_turn.stamp == claimer {
-            self.claim_turn = Turn::default();
-        }
+        self.claim_turn.give_up(claimer);
     }
 }
 
 impl<H: Hardware> Work<'_, H> {
+    /// Whether somebody else has claimed a place.
+    fn is_other_claimed(&self) -> bool {
+        let claim = &self.mapping.claim;
+        claim.is_there() && claim.stamp != self.claim
+    }
+
+    /// The number by which this gift waits for its claim, or has it.
+    fn claim_stamp(&mut self) -> u64 {
+        if self.claim == 0 || self.has_claimed || self.mapping.claim_turn.has_passed(self.claim) {
+            // Claims and flushes are counted together. Who has lost his claim, or his turn, is the youngest: else two that are older than a third could claim in turn.
+            self.mapping.stamp += 2;
+            self.claim = self.mapping.stamp;
+            self.has_claimed = false;
+        }
+        self.claim
+    }
+
     /// The clearing of so many pages goes on in another event: claims them, unless another place is claimed.
     pub(super) fn claim_place(&mut self, space: u16, first: u64, count: u64) {
-        let is_claimer = self.claim != 0 && self.claim == self.mapping.claim.stamp;
-        if is_claimer {
+        if self.claim != 0 && self.claim == self.mapping.claim.stamp {
             // The piece may have become another one.
             let claim = &mut self.mapping.claim;
             (claim.space, claim.first, claim.count) = (space, first, count);
             return;
         }
-        if self.claim == 0 || self.has_claimed {
-            // Claims and flushes are counted together. Who has lost his claim is the youngest: else two that are older than a third could claim in turn.
-            self.mapping.stamp += 2;
-            self.claim = self.mapping.stamp;
-            self.has_claimed = false;
-        }
+        let stamp = self.claim_stamp();
         let Mapping { claim, claim_turn, .. } = &mut *self.mapping;
-        let stamp = self.claim;
-        if claim.stamp != 0 && claim.stamp != stamp && claim.patience > 0 {
-            claim.patience -= 1;
-            claim_turn.wait(stamp);
-        } else if claim_turn.is_over(stamp) {
+        claim_turn.wait(stamp);
+        if !claim.is_there() && claim_turn.is_over(stamp) {
             self.mapping.set_claim(Claim {
                 stamp,
                 space,
@@ -119,24 +128,61 @@ impl<H: Hardware> Work<'_, H> {
         }
     }
 
+    /// A piece of a gift begins that has a claim, or waits for one. Its own is renewed: only a claimer that has gone away tries the patience of others. For
+    /// another one's it first helps.
+    pub(super) fn minds_claims(&mut self) {
+        if self.claim == 0 {
+            return;
+        }
+        if self.is_other_claimed() {
+            // A claim that others end meanwhile is not to go to a younger one.
+            let stamp = self.claim_stamp();
+            self.mapping.claim_turn.wait(stamp);
+            self.help_to_clear();
+        } else if self.mapping.claim.is_there() {
+            self.mapping.claim.patience = PATIENCE;
+        }
+    }
+
     /// Whether somebody else has claimed some of these pages: then this piece is over. Others wait for nothing of this operation meanwhile, or the claimer could.
-    /// One operation waits for so many pieces in all, however many claims it meets: it fills each page only once.
+    /// The claim that comes next is this gift's if it is the oldest.
     pub(super) fn waits_for_place(&mut self, space: u16, first: u64, count: u64) -> bool {
-        let claim = &mut self.mapping.claim;
+        let claim = &self.mapping.claim;
         let is_apart = first >= claim.first + claim.count || claim.first >= first + count;
-        if claim.space != space || is_apart || claim.stamp == self.claim || self.waited == PATIENCE {
+        if claim.space != space || is_apart || !self.is_other_claimed() {
             return false;
         }
-        self.waited += 1;
-        if claim.patience == 0 {
-            self.mapping.set_claim(Claim::NONE);
-            return false;
-        }
-        claim.patience -= 1;
+        let stamp = self.claim_stamp();
+        self.mapping.claim_turn.wait(stamp);
         self.mapping.abandon_flush(self.visit);
-        self.help();
+        self.help_to_clear();
+        if !self.mapping.claim.is_there() {
+            return false;
+        }
         self.budget = 0;
         true
+    }
+
+    /// Does a piece of the clearing of the claimed place. Once nothing stands there its claimer comes next, unless he has gone away.
+    fn help_to_clear(&mut self) {
+        let Some((space, first, count)) = self.mapping.claimed() else {
+            return;
+        };
+        let (visit, from) = (core::mem::replace(&mut self.visit, Visit::NONE), self.tables_from);
+        self.tables_from = 0;
+        let (progress, _) = self.flush_from(space, (first, first + count), first, Rights::RWX, Own::Too);
+        // The flush stays open for whoever goes on with it: were it finished without its top, the top's space could give that on again.
+        self.mapping.turn.give_up(self.visit.stamp);
+        (self.visit, self.tables_from) = (visit, from);
+        if progress == Progress::More {
+            return;
+        }
+        let claim = &mut self.mapping.claim;
+        if claim.patience == 0 {
+            self.mapping.set_claim(Claim::NONE);
+        } else {
+            claim.patience -= 1;
+        }
     }
 
     /// A piece stands in its place.

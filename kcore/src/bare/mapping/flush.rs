@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Hardware,
     bare::going::UNIT,
-    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, mapping_rights, with_mapping_rights},
+    paging::{Fit, encode_mapping, fit_of, is_large, is_linked, is_present, lowered, mapping_rights},
 };
 
 /// Steps of a link that a space itself loses, and of its owner's table, which nobody links then.
@@ -243,9 +243,9 @@ impl<H: Hardware> Work<'_, H> {
             self.mapping.tree.remove(link);
             return true;
         }
-        let left = mapping_rights(walk.entry).without(rights);
-        self.change_entry(space, &walk, with_mapping_rights(walk.entry, left));
-        self.mapping.tree.get_mut(link).rights = left;
+        let left = lowered(walk.entry, rights);
+        self.change_entry(space, &walk, left);
+        self.mapping.tree.get_mut(link).rights = mapping_rights(left);
         false
     }
 
@@ -260,6 +260,7 @@ impl<H: Hardware> Work<'_, H> {
                 page: self.mapping.tree.get(top).page(),
                 stamp: self.mapping.stamp,
                 stood_open: false,
+                joined: false,
                 ..visit
             };
         }
@@ -527,8 +528,7 @@ impl<H: Hardware> Work<'_, H> {
             self.clear_entry(space, walk);
             self.mapping.tree.get_mut(node).live -= pages(walk.level) as u32;
         } else {
-            let left = mapping_rights(walk.entry).without(rights);
-            self.change_entry(space, walk, with_mapping_rights(walk.entry, left));
+            self.change_entry(space, walk, lowered(walk.entry, rights));
         }
     }
 
@@ -540,27 +540,20 @@ impl<H: Hardware> Work<'_, H> {
         }
         self.budget -= 24 * UNIT;
         let walk = self.walk(space, slot, 0);
-        let mut taken = 0;
+        let (mut taken, is_all) = (0, rights.contains(Rights::R));
         for place in self.hardware.table(walk.places[0].0) {
             let entry = place.load(Relaxed);
             if !is_present(entry) || fit_of(entry) == Fit::Exact {
                 continue;
             }
-            if rights.contains(Rights::R) {
-                place.store(0, Relaxed);
-            } else {
-                place.store(
-                    with_mapping_rights(entry, mapping_rights(entry).without(rights)),
-                    Relaxed,
-                );
-            }
+            place.store(if is_all { 0 } else { lowered(entry, rights) }, Relaxed);
             taken += 1;
         }
         if taken == 0 {
             return;
         }
         self.note_change(space, &walk);
-        if rights.contains(Rights::R) {
+        if is_all {
             self.mapping.tree.get_mut(node).live -= taken;
             self.uncount(space, &walk, u64::from(taken));
         }

@@ -71,6 +71,7 @@ impl<H: Hardware> Work<'_, H> {
         let mut offset = start / unit(sent);
         let mut count = 0;
         self.help_a_little();
+        self.minds_claims();
         let progress = loop {
             let (page, level) = match self.next_piece(from, source + offset, source + length, how) {
                 Search::End => {

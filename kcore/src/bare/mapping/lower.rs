@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Hardware, Kernel,
     bare::Bare,
-    paging::{is_exact_page, is_present, is_shared, mapping_rights, with_mapping_rights},
+    paging::{is_exact_page, is_present, is_shared, lowered},
 };
 
 /// The progress of a run.
@@ -123,8 +123,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         let place = word(&self.hardware, (table.table, index(key.page(), 0)));
         let entry = place.load(Relaxed);
         debug_assert!(is_exact_page(entry), "a small page has its entry");
-        let kept = mapping_rights(entry).without(run.rights);
-        place.store(with_mapping_rights(entry, kept), Relaxed);
+        place.store(lowered(entry, run.rights), Relaxed);
         self.half.mapping.tree.get_mut(kid).rights = rights.without(run.rights);
         if run.lost != Some(key.space())
             && let Some(before) = run.lost.replace(key.space())

@@ -278,6 +278,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             count,
         };
         if ran > 0 && ran_to == sent.size() {
+            self.half.mapping.abandon(going.position);
             return Ok(all_ran(Progress::Done));
         }
         if ran > 0 {
@@ -354,6 +355,10 @@ impl<H: Hardware> Kernel<H, Bare> {
             at += ran;
             going.position.at = at;
             if at == end {
+                let visit = going.position.visit;
+                if !visit.joined {
+                    self.half.mapping.flush_is_done(visit);
+                }
                 return Ok(Progress::Done);
             }
         }
@@ -446,7 +451,6 @@ impl<H: Hardware> Kernel<H, Bare> {
             visit: Visit::NONE,
             claim: 0,
             has_claimed: false,
-            waited: 0,
             tables_from: 0,
         }
     }
@@ -466,6 +470,8 @@ struct Visit {
     stood_open: bool,
     /// Of the one that stands open: for how many others it still does when nothing comes from its top any more.
     patience: u16,
+    /// Of an operation: another one began it, which goes on for itself.
+    joined: bool,
 }
 
 impl Visit {
@@ -478,6 +484,7 @@ impl Visit {
         stamp: 0,
         stood_open: false,
         patience: 0,
+        joined: false,
     };
 
     /// This one, if it is of that block; else it differs.
@@ -503,8 +510,6 @@ pub struct Position {
     claim: u64,
     /// Whether it has had its place claimed.
     has_claimed: bool,
-    /// How many pieces it has waited for claims of others.
-    waited: u16,
 }
 
 impl Position {
@@ -515,7 +520,6 @@ impl Position {
         visit: Visit::NONE,
         claim: 0,
         has_claimed: false,
-        waited: 0,
     };
 }
 
@@ -622,13 +626,11 @@ impl<H: Hardware> Work<'_, H> {
             visit,
             claim,
             has_claimed,
-            waited,
         } = going.position;
         self.visit = visit;
         self.tables_from = tables_from;
         self.claim = claim;
         self.has_claimed = has_claimed;
-        self.waited = waited;
         at
     }
 
@@ -640,7 +642,6 @@ impl<H: Hardware> Work<'_, H> {
             visit: self.visit,
             claim: self.claim,
             has_claimed: self.has_claimed,
-            waited: self.waited,
         };
         going.left = self.budget;
         self.flush_now();

@@ -34,33 +34,54 @@ pub(super) const BESIDE_STEPS: i32 = 3 * UNIT;
 /// Others that a flush waits for, or that wait for it, at most: its caller may have gone away.
 pub(super) const PATIENCE: u16 = THREADS_MAX as u16;
 
+/// Others that let the oldest go first until one of them does not. It is to be more than there are pieces of others between two of one, and so few that many that
+/// never take their turn keep nobody for long.
+const TURN_PATIENCE: u16 = 256;
+
 /// The one that is next, where one can be at a time: the oldest of those that wait.
 #[derive(Default)]
 pub struct Turn {
     /// Its stamp, or zero.
-    pub stamp: u64,
+    stamp: u64,
     /// How many others let it go first before one of them does not.
-    patience: u16,
+    pub(super) patience: u16,
+    /// The last one that did not come although all had let it go first. Neither it nor an older one has another turn.
+    passed: u64,
 }
 
 impl Turn {
-    /// This one waits, unless an older one does. So it does not wait for those that begin later.
+    /// This one waits, unless an older one does. So it does not wait for those that begin later. To wait longer makes its turn no longer: else one that never
+    /// takes it would keep it for ever.
     pub fn wait(&mut self, stamp: u64) {
-        if self.stamp == 0 || stamp <= self.stamp {
-            let patience = PATIENCE;
-            *self = Self { stamp, patience };
+        if self.stamp == 0 || stamp < self.stamp {
+            (self.stamp, self.patience) = (stamp, TURN_PATIENCE);
         }
     }
 
     /// Whether this one is next, so that nobody waits any more; else it has let the oldest go first.
     pub fn is_over(&mut self, stamp: u64) -> bool {
-        let is_over = self.stamp == 0 || self.stamp == stamp || self.patience == 0;
-        if is_over {
-            *self = Self::default();
-        } else {
+        let is_next = self.stamp == 0 || stamp == self.stamp;
+        if !is_next && self.patience > 0 {
             self.patience -= 1;
+            return false;
         }
-        is_over
+        if !is_next {
+            self.passed = self.stamp;
+        }
+        self.stamp = 0;
+        true
+    }
+
+    /// Whether this one's turn has passed without it: it is to begin again, and is the youngest then.
+    pub fn has_passed(&self, stamp: u64) -> bool {
+        stamp <= self.passed
+    }
+
+    /// This one does not wait any more.
+    pub fn give_up(&mut self, stamp: u64) {
+        if self.stamp == stamp {
+            self.stamp = 0;
+        }
     }
 }
 
@@ -69,6 +90,14 @@ impl Mapping {
     fn set_open(&mut self, open: Visit) {
         self.open = open;
         self.is_quiet = open.top == NONE && !self.claim.is_there();
+    }
+
+    /// The flush of a block is at its end, by whatever way.
+    pub(super) fn flush_is_done(&mut self, visit: Visit) {
+        if self.open.stamp == visit.stamp {
+            self.set_open(Visit::NONE);
+        }
+        self.turn.give_up(visit.stamp);
     }
 }
 
@@ -139,8 +168,17 @@ impl<H: Hardware> Work<'_, H> {
         if self.open_top().is_some() {
             return;
         }
-        if self.mapping.turn.is_over(self.visit.stamp) {
+        // One that has stood open before, and was ended by others, is the youngest.
+        let stamp = if self.visit.stood_open {
+            u64::MAX
+        } else {
+            self.visit.stamp
+        };
+        // It may be older than those that wait: it did not wait while nothing stood open.
+        self.mapping.turn.wait(stamp);
+        if self.mapping.turn.is_over(stamp) {
             self.visit.stood_open = true;
+            self.visit.joined = false;
             self.mapping.set_open(self.visit);
         }
     }
@@ -148,19 +186,14 @@ impl<H: Hardware> Work<'_, H> {
     /// With the flush that this operation leaves open the top itself goes. So that nothing comes from there until then, it stands open until this operation
     /// goes on.
     pub(super) fn keep_open(&mut self) {
-        if self.mapping.open.stamp == self.visit.stamp {
+        if self.mapping.open.stamp == self.visit.stamp && !self.visit.joined {
             self.mapping.open.patience = PATIENCE;
         }
     }
 
     /// The flush of a block is at its end.
     pub(super) fn close(&mut self) {
-        if self.mapping.open.stamp == self.visit.stamp {
-            self.mapping.set_open(Visit::NONE);
-        }
-        if self.mapping.turn.stamp == self.visit.stamp {
-            self.mapping.turn = Turn::default();
-        }
+        self.mapping.flush_is_done(self.visit);
         self.visit = Visit::NONE;
     }
 
@@ -190,14 +223,19 @@ impl<H: Hardware> Work<'_, H> {
         let is_same = open.top == node && (open.frame, open.level, open.rights) == block;
         // One that leaves the top would end it before the top goes.
         if is_same && (is_this || own == Own::Too || open.patience == 0) {
-            self.visit = open;
+            if !is_this {
+                self.mapping.abandon_flush(self.visit);
+            }
+            // One whose caller has gone away is this operation's from now on.
+            let joined = if is_this { self.visit.joined } else { open.patience > 0 };
+            self.visit = Visit { joined, ..open };
             return false;
         }
         let is_other =
             self.comes_from(node, top) || self.comes_from(top, node) || !is_this && self.visit != Visit::NONE;
         if is_other {
-            if self.visit.stood_open {
-                // Others have finished this flush, or it is of another block of this operation. Begun again it is younger than those that wait, and the operation does not
+            if self.visit.stood_open || self.mapping.turn.has_passed(self.visit.stamp) {
+                // Others have finished this flush, or it is of another block of this operation, or has let its turn pass. Begun again it is younger than those that wait, and the operation does not
                 // wait for itself.
                 let visit = core::mem::replace(&mut self.visit, Visit::NONE);
                 self.mapping.abandon_flush(visit);

@@ -104,8 +104,6 @@ pub struct Work<'a, H> {
     pub claim: u64,
     /// Whether it has had its place claimed.
     pub has_claimed: bool,
-    /// How many pieces it has waited for claims of others.
-    pub waited: u16,
     /// Steps that the event has left.
     pub budget: i32,
     /// The flush of one block that is under way.

@@ -11,7 +11,9 @@ use nucleus::{
     message,
 };
 
-use super::{BATCH, GIVEN, PLACE, SAMPLES, Samples, everyone, give_pages, pages, sample, server_entry};
+use super::{
+    BATCH, CALLS, GIVEN, PLACE, SAMPLES, Samples, client_entry, everyone, give_pages, pages, sample, server_entry,
+};
 use crate::{
     case::{Failure, Outcome, Setting},
     messages::start,
@@ -56,6 +58,33 @@ pub fn send_receive(setting: &Setting) -> Outcome<Samples> {
         call()?;
         Ok(())
     })?;
+    world.end()?;
+    Ok(samples)
+}
+
+/// A call of one of two clients, each of which finds the server busy with the other one: it is less urgent than they are.
+pub fn queued(setting: &Setting) -> Outcome<Samples> {
+    let mut world = World::new(setting, 0, 0)?;
+    let server = world.start(server_entry(), 0)?;
+    message::call(server, tag(0, 4, 0), [1, 2, 3, 4])?;
+    call::thread_priority(server, 2)?;
+    let clients = [start(client_entry(), 0, 3)?, start(client_entry(), 0, 3)?];
+    let mut samples = Samples::new(2 * CALLS);
+    for round in 0..SAMPLES + 2 {
+        let before = call::ticks();
+        for client in clients {
+            message::send(client, tag(0, 1, 0), [server, 0, 0, 0])?;
+        }
+        for client in clients {
+            message::receive_from(client)?;
+        }
+        if round >= 2 {
+            samples.add(call::ticks() - before);
+        }
+    }
+    for client in clients {
+        call::thread_delete(client)?;
+    }
     world.end()?;
     Ok(samples)
 }

@@ -1,7 +1,8 @@
 //! Names in a workload that is cut: made, written, renamed, removed; and judged by content.
 //!
-//! The states of all names behind each line are known from the lines alone. After a cut each name must be as it was in
-//! some state since the last sync that succeeded; where its removal succeeded, it must be gone.
+//! The states of all names behind each line are known from the lines alone. After a cut each name must lead to what it led to in
+//! some state since the last sync that succeeded; where its removal succeeded, it must be gone. An object must hold what it held in some such state, but not
+//! in the same one: a removal makes its directory durable at once, with the other names in it, and objects only follow with the next sync.
 
 use super::Chance;
 use crate::tree;
@@ -15,8 +16,16 @@ const PREFIX: &str = "n-";
 /// Most names at a time.
 const MOST: usize = 12;
 
-/// Names and what their objects hold.
-pub type Names = BTreeMap<String, String>;
+/// The object that a name leads to, and the text in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The object, by its first name.
+    object: String,
+    text: String,
+}
+
+/// Names and what they lead to.
+pub type Names = BTreeMap<String, Held>;
 
 /// Adds lines of one round to a workload; `names` is what there will be behind them.
 pub fn round(label: &str, names: &mut Names, chance: &mut Chance, lines: &mut Vec<String>) {
@@ -44,14 +53,17 @@ fn apply(names: &mut Names, line: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["create", name, _] if name.starts_with(PREFIX) => {
-            names.insert(name.into(), String::new());
+            let (object, text) = (name.into(), String::new());
+            names.insert(name.into(), Held { object, text });
         }
-        ["write", name, _, text] if names.contains_key(name) => {
-            names.insert(name.into(), text.into());
+        ["write", name, _, text] => {
+            if let Some(held) = names.get_mut(name) {
+                held.text = text.into();
+            }
         }
         ["mv", old, new] => {
-            if let Some(text) = names.remove(old) {
-                names.insert(new.into(), text);
+            if let Some(held) = names.remove(old) {
+                names.insert(new.into(), held);
             }
         }
         ["rm", name] => {
@@ -88,7 +100,8 @@ pub fn found(disk: &Path) -> Result<Names> {
             .split(|byte| *byte == b'\n' || *byte == 0)
             .next()
             .unwrap_or_default();
-        names.insert(named.path, String::from_utf8_lossy(text).into_owned());
+        let (object, text) = (named.path.clone(), String::from_utf8_lossy(text).into_owned());
+        names.insert(named.path, Held { object, text });
     }
     Ok(names)
 }
@@ -98,7 +111,15 @@ pub fn judge(found: &Names, states: &[Names], removed: &[String]) -> Result<(), 
     let known: std::collections::BTreeSet<&String> = found.keys().chain(states.iter().flat_map(Names::keys)).collect();
     for name in known {
         let is = found.get(name);
-        if !states.iter().any(|state| state.get(name) == is) {
+        let can_be = |held: Option<&Held>| match (held, is) {
+            (Some(held), Some(is)) => {
+                let all = states.iter().flat_map(Names::values);
+                all.filter(|other| other.object == held.object)
+                    .any(|other| other.text == is.text)
+            }
+            (held, is) => held.is_none() && is.is_none(),
+        };
+        if !states.iter().any(|state| can_be(state.get(name))) {
             let were: Vec<_> = states.iter().map(|state| state.get(name)).collect();
             return Err(format!("'{name}' holds {is:?}; since the last sync it held {were:?}"));
         }
@@ -129,28 +150,39 @@ mod tests {
         let lines = [
             "create n-a 4K",
             "write n-a 0 one",
+            "create n-c 4K",
+            "write n-c 0 three",
             "sync",
             "write n-a 0 two",
             "mv n-a n-b",
             "rm n-b",
         ];
-        let states = states(&Names::new(), &lines, 5);
+        let states = states(&Names::new(), &lines, 7);
         assert_eq!(states.len(), 4);
-        let is = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(name, text)| ((*name).into(), (*text).into()))
-                .collect()
+        let is = |pairs: &[(&str, &str)]| -> Names {
+            let held = |&(name, text): &(&str, &str)| {
+                let (object, text) = (name.into(), text.into());
+                (name.to_owned(), Held { object, text })
+            };
+            pairs.iter().chain(&[("n-c", "three")]).map(held).collect()
         };
         for good in [
             is(&[("n-a", "one")]),
             is(&[("n-a", "two")]),
             is(&[("n-b", "two")]),
+            // The directory was made durable, the object was not.
+            is(&[("n-b", "one")]),
             is(&[]),
         ] {
             assert_eq!(judge(&good, &states, &[]), Ok(()), "{good:?}");
         }
-        for bad in [is(&[("n-a", "")]), is(&[("n-b", "one")]), is(&[("n-c", "two")])] {
+        let bad = [
+            is(&[("n-a", "")]),
+            is(&[("n-b", "three")]),
+            is(&[("n-d", "two")]),
+            Names::new(),
+        ];
+        for bad in bad {
             assert!(judge(&bad, &states, &[]).is_err(), "{bad:?}");
         }
         assert!(judge(&is(&[("n-b", "two")]), &states, &removed(&lines)).is_err());

@@ -331,7 +331,7 @@ impl Driver {
     }
 }
 
-/// What syncs that went ahead of a checkpoint make durable with it.
+/// The objects of the syncs that went ahead of a checkpoint, as they are once that is durable, too.
 fn with_it<'a>(syncs: impl Iterator<Item = &'a Job>) -> Vec<&'a Objects> {
     let ahead = syncs.filter(|job| job.ahead().is_some());
     ahead.filter_map(Job::objects).collect()
