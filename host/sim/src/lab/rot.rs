@@ -310,7 +310,7 @@ pub(super) fn judge_refusal(error: MountError, faults: &[Fault]) -> Check {
             Structure::Superblock | Structure::Journal | Structure::Bitmap | Structure::Table | Structure::Snapshots,
             _,
         )
-        | MountError::Recovery(Failure::Damaged | Failure::DiskFull) => Ok(()),
+        | MountError::Recovery(Failure::Damaged) => Ok(()),
         MountError::Disk | MountError::Recovery(Failure::Disk) if is_unreadable => Ok(()),
         // Nothing is left by which it could be known.
         MountError::Foreign if faults.len() > 2 => Ok(()),
