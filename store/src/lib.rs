@@ -109,6 +109,8 @@ pub use scrub::ScrubReport;
 pub use snapshots::{Identity, RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotError, SnapshotName};
 pub use store::Store;
 pub use stream::{Named, Source, StreamError, StreamHead, StreamItem, StreamReader, StreamWriter};
+#[cfg(any(test, feature = "break-invariants"))]
+pub use superblock::seal_for_believers;
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
 pub use table::{Absent, ROW_HEAP_BYTES};
 pub use table_format::LEAF_ROWS_MAX;
