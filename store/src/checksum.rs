@@ -129,7 +129,9 @@ impl Checksums {
 
     /// Whether `bytes` at `block` are those that a checksum was made of.
     pub(crate) fn fit(&self, checksum: u64, block: u64, bytes: &[u8]) -> bool {
-        self.believes_all() || self.of(block, bytes) == checksum || self.of_version_1 && self.key.checksum(block, bytes) == checksum
+        self.believes_all()
+            || self.of(block, bytes) == checksum
+            || self.of_version_1 && self.key.checksum(block, bytes) == checksum
     }
 
     /// Whether blocks are believed whatever they hold: no image has such a key but in tests.

@@ -158,14 +158,20 @@ impl Display for MountError {
                  larger, and 'gond check IMAGE' says whether something is wrong with it"
             ),
             Self::Recovery(Failure::Memory) => {
-                write!(f, "there is not enough memory to make the recovery durable; nothing that was stable is lost")
+                write!(
+                    f,
+                    "there is not enough memory to make the recovery durable; nothing that was stable is lost"
+                )
             }
             Self::Recovery(Failure::Damaged) => write!(
                 f,
                 "a node of a page map that the recovery needs is damaged; it can be read, and 'gond check IMAGE --repair' says what can be saved"
             ),
             Self::Recovery(Failure::Checkpoint | Failure::ReadOnly) => {
-                write!(f, "the recovery could not be made durable; nothing that was stable is lost")
+                write!(
+                    f,
+                    "the recovery could not be made durable; nothing that was stable is lost"
+                )
             }
             Self::Loss(loss) => write!(
                 f,

@@ -1,7 +1,7 @@
 //! Images that a stranger has made: blocks of a good image with snapshots and a journal are changed, and all checksums are right all the same.
 //!
 //! Whoever has the key of an image can seal it again behind any change. So here each block is believed (`store::seal_for_believers`), and a life of a seed changes one to
-//! four fields: to other numbers, to the numbers of other blocks (so that nodes lead to each other), to what another block has there. Nothing that may then be done with the image
+//! five fields: to other numbers, to the numbers of other blocks (so that nodes lead to each other), to what another block has there. Nothing that may then be done with the image
 //! may panic, go on for ever, or lose a page of memory; each refusal is a sentence. What is *shown* is the stranger's.
 //!
 //! `GOND_SEEDS`, `GOND_FROM` and `GOND_SEED` choose the seeds.
@@ -22,6 +22,8 @@ use store::{
 
 const BLOCKS: u64 = 500;
 const FIRST: u64 = 1 << 32;
+/// The object with the highest map.
+const HIGH: u64 = 5001;
 /// Pages of memory.
 const MEMORY: usize = 2000;
 /// Requests to the disk that one use of an image may make, and polls without one. A sound image takes 3,000.
@@ -143,10 +145,17 @@ fn write(store: &mut Store, world: &mut Counting, base: u64, pages: impl Iterato
 fn record(number: u64) -> ObjectRecord {
     ObjectRecord {
         base: base(number),
-        pages: if number == 3 { 500 } else { 40 },
+        // One with a map of five levels.
+        pages: match number {
+            3 => 500,
+            HIGH => 1 << 33,
+            _ => 40,
+        },
         account: 2,
         // Some have their bodies in blocks of their own.
-        capabilities: (0..if number.is_multiple_of(5) { 100 } else { 3 }).map(|at| (at + 1, 15)).collect(),
+        capabilities: (0..if number.is_multiple_of(5) { 100 } else { 3 })
+            .map(|at| (at + 1, 15))
+            .collect(),
         ..ObjectRecord::default()
     }
 }
@@ -160,11 +169,12 @@ fn sample(small: bool) -> Medium {
     let sizes = if small { (700, 3) } else { (4000, 100) };
     let mounted = Store::mount_with_small_nodes(&mut world, MountMode::ReadWrite, Leaves::All, sizes);
     let (mut store, _) = mounted.expect("mount");
-    for number in 0..12 {
+    for number in (0..12).chain([HIGH]) {
         store.put_object(record(number)).expect("room");
     }
     write(&mut store, &mut world, base(3), [0, 1, 260, 400].into_iter(), 1);
     write(&mut store, &mut world, base(1), 0..9, 2);
+    write(&mut store, &mut world, base(HIGH), [0, 1 << 32].into_iter(), 3);
     for (text, number) in [("one", 2), ("two", 3)] {
         store.keep_snapshot(name(text), 7).expect("room");
         checkpoint(&mut store, &mut world, Vec::new(), CheckpointKind::Generation);
@@ -218,15 +228,35 @@ fn change(medium: &mut Medium, rng: &mut Rng) -> String {
         return format!("block {block} is what {other} is");
     }
     // Mostly a field that something is in.
-    let used: Vec<usize> = (0..BLOCK / 4).filter(|at| bytes[4 * at..4 * at + 4] != [0; 4]).collect();
+    let used: Vec<usize> = (0..BLOCK / 4)
+        .filter(|at| bytes[4 * at..4 * at + 4] != [0; 4])
+        .collect();
     let at = if used.is_empty() || rng.one_in(8) {
         4 * rng.below(BLOCK as u64 / 4) as usize
     } else {
         4 * *rng.pick(&used)
     };
+    if rng.one_in(12) {
+        // All that is behind is the same: a node has as many children as it can have, and these may be itself.
+        let (at, size) = (at / 8 * 8, [16, 24][rng.below(2) as usize]);
+        let data = Arc::make_mut(medium.get_mut(&block).expect("it is there"));
+        if rng.one_in(2) && at + 8 < BLOCK {
+            // Where an entry of a map has its block, and a child of the table.
+            let at = at + size - 16;
+            data[at..at + 4].copy_from_slice(&(block as u32).to_le_bytes());
+        }
+        for to in at + size..BLOCK {
+            data[to] = data[to - size];
+        }
+        return format!("block {block}, from byte {at}: the same {size} bytes");
+    }
     let size = [1, 2, 4, 8][rng.below(4) as usize].min(BLOCK - at);
-    let before = bytes[at..].iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    let value = match rng.below(9) {
+    let before = bytes[at..]
+        .iter()
+        .take(8)
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte));
+    let value = match rng.below(10) {
         0 => rng.next_u64(),
         1 => rng.below(8),
         2 => u64::MAX,
@@ -234,6 +264,7 @@ fn change(medium: &mut Medium, rng: &mut Rng) -> String {
         4 => before.wrapping_add(1),
         5 => before.wrapping_sub(1),
         6 => [1 << 47, (1 << 48) - 1, 1 << 63, 4096, BLOCKS, 1 << 32, 256, 6][rng.below(8) as usize],
+        7 => block,
         _ => *rng.pick(&blocks),
     };
     let block_bytes = Arc::make_mut(medium.get_mut(&block).expect("it is there"));
@@ -266,7 +297,11 @@ impl Tally {
 
 /// Reads everything of a mounted store that may be asked for.
 fn read_all(store: &mut Store, world: &mut Counting) {
-    let records: Vec<(u64, u64)> = store.objects().take(60).map(|record| (record.base, record.pages)).collect();
+    let records: Vec<(u64, u64)> = store
+        .objects()
+        .take(60)
+        .map(|record| (record.base, record.pages))
+        .collect();
     for (base, pages) in records {
         for page in (0..pages.min(8)).chain([260, 400, pages / 2, pages.saturating_sub(1)]) {
             if matches!(store.read_page(world, base, page), ReadStart::Reading) {
@@ -380,11 +415,11 @@ fn no_image_makes_the_store_panic_or_go_on_for_ever() {
         use_image(medium, &mut Rng::new(1), &mut all);
     }
     assert!(all.0.values().all(|counts| counts[1] == 0), "{:?}", all.0);
-    seeds::run(300, |seed| {
+    seeds::run(800, |seed| {
         RUNNING.store(seed + 1, Ordering::Relaxed);
         let mut rng = Rng::new(seed ^ 0x5ea1);
         let mut medium = rng.pick(&samples).clone();
-        let count = 1 + rng.below(4);
+        let count = 1 + rng.below(5);
         let changes: Vec<String> = (0..count).map(|_| change(&mut medium, &mut rng)).collect();
         seal(&mut medium);
         let used = catch_unwind(AssertUnwindSafe(|| use_image(&medium, &mut rng, &mut all)));
