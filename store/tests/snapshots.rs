@@ -599,11 +599,7 @@ fn a_rotten_bitmap_of_a_snapshot_takes_no_room() {
     let room = |medium: &Medium| {
         let mut world = on(medium, BLOCKS);
         let (mut store, report) = Store::mount(&mut world, MountMode::ReadWrite).expect("mounted for writing");
-        let damaged: Vec<String> = store
-            .snapshots()
-            .filter(|one| one.is_damaged)
-            .map(|one| one.name.to_string())
-            .collect();
+        let damaged = store.snapshots().filter(|one| one.is_damaged).count();
         assert_eq!((report.replayed, report.losses.len()), (1, 0));
         let room = (store.blocks_of_snapshots(), store.stats().free, store.stats().held);
         assert_eq!(state(&mut world, &mut store).0, now);
@@ -611,16 +607,15 @@ fn a_rotten_bitmap_of_a_snapshot_takes_no_room() {
         (room, damaged)
     };
     let (sound_room, none) = room(&world.disk);
-    assert_eq!(none, [""; 0]);
-    let mut rotten = Vec::new();
+    let mut rotten = 0;
     for (block, text) in bitmaps_of(&world.disk) {
         let mut medium = world.disk.clone();
         medium.get_mut(&block).unwrap()[20] ^= 4;
         let (found, damaged) = room(&medium);
         assert_eq!(found, sound_room, "the bitmap of {text}");
-        rotten.extend(damaged);
+        rotten += damaged;
     }
-    assert_eq!(rotten, ["one", "two"]);
+    assert_eq!((none, rotten), (0, 2));
 }
 
 /// Where what says the same is rotten, too, all of the group is held. If there is no room then, the mount says what is wrong; a repair helps.
