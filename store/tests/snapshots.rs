@@ -593,7 +593,6 @@ fn a_rotten_bitmap_of_a_snapshot_takes_no_room() {
     let page = world.dirty(base(3), 5, 9);
     store.sync_begin(&mut world, vec![page], &[base(3)]).unwrap();
     finish(&mut store, &mut world);
-    drop(store);
     let now = sound(&world.disk, BLOCKS, None);
     assert_eq!(now[&base(3)][5], Some(9));
     let room = |medium: &Medium| {
