@@ -46,13 +46,14 @@ impl Told {
                 | Step::Bitmap { .. }
                 | Step::OldBitmap { .. }
                 | Step::Mark { .. }
-                | Step::Free { .. } => {}
+                | Step::Free { .. }
+                | Step::Snapshot { .. }
+                | Step::Snapshots { is_lost: false, .. } => {}
                 // A page that the disk cannot read now.
                 Step::Leave(Finding::Damaged { base, page, end, .. }) => {
                     self.pages.push((base, page, end));
                     self.left.push((base, page));
                 }
-                Step::Snapshot { .. } | Step::Snapshots { is_lost: false, .. } => {}
                 Step::SnapshotLost { name } => drop(self.snapshots.insert(name.to_string())),
                 Step::Snapshots { is_lost: true, .. } => self.all_snapshots = true,
                 Step::Leave(finding) => return Err(format!("{finding:?} is left")),
@@ -188,7 +189,7 @@ impl Driver {
             return Err(format!("repaired, {told:?}: there is no snapshot {text}"));
         }
         store.dismantle(&mut world);
-        self.judge_snapshots(image.crash(&[], rng.fork()), faults, false, rng)
+        self.judge_snapshots(&image.crash(&[], rng.fork()), faults, false, rng)
             .map_err(|what| format!("repaired, {told:?}: {what}"))?;
         let mut world = SimWorld::new(image, MEMORY, Rng::new(7));
         let (store, plan) = Store::mount_for_repair(&mut world).map_err(|error| format!("again: {error:?}"))?;

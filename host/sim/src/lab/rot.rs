@@ -181,7 +181,7 @@ impl Driver {
         };
         judge(&read_only).map_err(|what| format!("read-only: {what}"))?;
         let must_be_there = !may_be_silent && matches!(read_only, Outcome::Shown { told: false, .. });
-        self.judge_snapshots(damaged(rng), faults, must_be_there, rng)?;
+        self.judge_snapshots(&damaged(rng), faults, must_be_there, rng)?;
         let (mut written, mut rest) = self.look(damaged(rng), MountMode::ReadWrite, known)?;
         judge(&written).map_err(|what| format!("read-write: {what}"))?;
         let passes = faults.iter().all(|fault| fault.passes());
@@ -218,7 +218,7 @@ impl Driver {
     /// Where nothing was said, all are there.
     pub(super) fn judge_snapshots(
         &self,
-        disk: CrashDisk,
+        disk: &CrashDisk,
         faults: &[Fault],
         must_be_there: bool,
         rng: &mut Rng,
