@@ -110,6 +110,8 @@ pub use snapshots::{Identity, RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotEr
 pub use store::Store;
 pub use stream::{Named, Source, StreamError, StreamHead, StreamItem, StreamReader, StreamWriter};
 pub use sums::{ACCOUNT_PLACE_BITS, Sums, is_account_of_program};
+#[cfg(any(test, feature = "break-invariants"))]
+pub use superblock::seal_for_believers;
 pub use table::{Absent, ROW_HEAP_BYTES};
 pub use table_format::LEAF_ROWS_MAX;
 pub use table_loading::Seen;

@@ -120,8 +120,8 @@ impl Display for MountError {
             }
             Self::Damaged(Structure::Snapshots, block) => write!(
                 f,
-                "nothing says which blocks its snapshots hold, for block {block} and its copy are damaged, so nothing can be written; it can be \
-                 read, and 'gond check IMAGE --repair' says what can be saved"
+                "nothing says which blocks its snapshots hold, for block {block} and what would say the same are damaged, so nothing can be written; \
+                 it can be read, and 'gond check IMAGE --repair' says what can be saved"
             ),
             Self::Damaged(structure, block) => {
                 write!(
@@ -152,7 +152,27 @@ impl Display for MountError {
                 f,
                 "the disk reports an error, so that the recovery cannot be made durable. Nothing that was stable is lost: start again when it works"
             ),
-            Self::Recovery(failure) => write!(f, "recovery failed ({failure:?})"),
+            Self::Recovery(Failure::DiskFull) => write!(
+                f,
+                "the disk has no room to make the recovery durable. Nothing that was stable is lost: it can be read, 'gond grow IMAGE SIZE' makes it \
+                 larger, and 'gond check IMAGE' says whether something is wrong with it"
+            ),
+            Self::Recovery(Failure::Memory) => {
+                write!(
+                    f,
+                    "there is not enough memory to make the recovery durable; nothing that was stable is lost"
+                )
+            }
+            Self::Recovery(Failure::Damaged) => write!(
+                f,
+                "a node of a page map that the recovery needs is damaged; it can be read, and 'gond check IMAGE --repair' says what can be saved"
+            ),
+            Self::Recovery(Failure::Checkpoint | Failure::ReadOnly) => {
+                write!(
+                    f,
+                    "the recovery could not be made durable; nothing that was stable is lost"
+                )
+            }
             Self::Loss(loss) => write!(
                 f,
                 "it has lost something that was stable: {loss}. Nothing was written. Copy the image, then let \

@@ -11,7 +11,7 @@ use crate::breaks::{Breaks, Invariant};
 use crate::checksum::Checksums;
 use crate::containers::{copied, push_reserved};
 use crate::copies::COPIES;
-use crate::event::{CheckpointKind, Event, Leaves, MountError, MountMode, MountReport, Structure};
+use crate::event::{CheckpointKind, Event, Failure, Leaves, MountError, MountMode, MountReport, Structure};
 use crate::geometry::{Geometry, region_of};
 use crate::heap::with_room;
 use crate::io::Io;
@@ -260,7 +260,11 @@ impl Store {
         loop {
             match self.poll(world) {
                 Some(Event::CheckpointDone { .. }) => break,
-                Some(Event::CheckpointFailed { reason }) => return Err(MountError::Recovery(reason)),
+                Some(Event::CheckpointFailed { reason }) => {
+                    // It may be full only of what nobody knows.
+                    let doubt = self.snapshots.doubt.filter(|_| reason == Failure::DiskFull);
+                    return Err(doubt.unwrap_or(MountError::Recovery(reason)));
+                }
                 Some(_) => {}
                 None => world.wait(),
             }

@@ -11,7 +11,7 @@
 //! A snapshot that is dropped is so with the generation that has no entry of it. Its blocks come back behind two generations, as all do.
 
 use crate::containers::{List, Map, push_reserved, reserve};
-use crate::event::{Failure, MountMode, NoRoom};
+use crate::event::{Failure, MountError, MountMode, NoRoom};
 use crate::heap::NoHeap;
 use crate::store::Store;
 use alloc::vec::Vec;
@@ -21,6 +21,7 @@ use reclaim::Reclaim;
 
 pub(crate) mod format;
 pub(crate) mod loading;
+mod reach;
 mod reclaim;
 mod shares;
 mod view;
@@ -95,7 +96,7 @@ pub struct Snapshot {
     pub blocks: u64,
     /// Tells it from all other snapshots, on whatever image.
     pub identity: Identity,
-    /// Whether blocks that say which those are cannot be read: none of the groups that they tell of is used until a repair.
+    /// Whether blocks that say which those are cannot be read: a repair writes them anew.
     pub is_damaged: bool,
 }
 
@@ -178,6 +179,8 @@ pub(crate) struct Snapshots {
     runs: bool,
     outcome: Option<Result<(), SnapshotError>>,
     pub(crate) reclaim: Reclaim,
+    /// Why it is not known what a snapshot holds, if that is so. All of the groups in question is held.
+    pub(crate) doubt: Option<MountError>,
     /// What a mount for repair has found: whether the list is damaged, the snapshots of which nothing is left but the name, and what others reach.
     pub(crate) is_list_bad: bool,
     pub(crate) lost: Vec<SnapshotName>,

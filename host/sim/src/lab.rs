@@ -136,7 +136,12 @@ impl Kind {
                 }
             }
             Self::Memory => Options { memory: true, ..usual },
-            Self::Rot => Options { rot: true, ..usual },
+            // Some on a small disk.
+            Self::Rot => Options {
+                rot: true,
+                blocks: [900, 900, 900, 200][seed as usize % 4],
+                ..usual
+            },
             Self::Heap => Options {
                 ahead: true,
                 memory: true,

@@ -1,6 +1,7 @@
 //! Snapshots at a mount: the list, the chains, and what they hold. Waits for the disk.
 
 use super::format::{Entry, Link, Record, Twin, decode_link, decode_list};
+use super::reach::{Wanted, find_reached};
 use super::{Known, SnapshotName, Snapshots};
 use crate::allocation::Allocation;
 use crate::blocking::{read_block, read_blocks};
@@ -16,7 +17,8 @@ use alloc::vec::Vec;
 /// What a mount does where it cannot read which blocks are held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OnLost {
-    /// It is refused: a block that a snapshot needs could be used. Where the blocks of one group alone are not known, all of the group is held.
+    /// It is refused: a block that a snapshot needs could be used. Where a bitmap block alone cannot be read, the table of its snapshot says what is held
+    /// of that group ([`super::reach`]); where that cannot be read either, all of the group is held.
     Refuse,
     /// It is told, for nothing will be written.
     Tell,
@@ -165,7 +167,7 @@ impl<'a> Telling<'a> {
         Ok(chain)
     }
 
-    /// Shows the bitmap blocks of some entries, each with its group; none for one that cannot be read. Tells whether all can.
+    /// Shows the blocks of some entries, each with its number there; none for one that cannot be read. Tells whether all can.
     pub(crate) fn bitmaps(
         &mut self,
         world: &mut impl World,
@@ -220,7 +222,7 @@ pub(crate) fn load_snapshots(
     }
     for (name, head) in names.unwrap_or_default() {
         let bad = telling.bad.len();
-        let mut is_known = true;
+        let mut unknown = Wanted::default();
         let chain = telling.chain(world, (&name, &head), |telling, world, twin, link| {
             for block in link.blocks(twin) {
                 allocation.hold_block(block)?;
@@ -231,16 +233,31 @@ pub(crate) fn load_snapshots(
                         Some(bytes) => allocation.hold_group(group, bytes)?,
                         None => false,
                     };
-                    is_known &= is_sound;
-                    if !is_sound && on_lost == OnLost::Refuse {
-                        allocation.hold_all(group)?;
-                    }
-                    Ok(())
+                    if is_sound { Ok(()) } else { Ok(unknown.add(group)?) }
                 })
                 .map(drop)
         })?;
         if !chain.is_whole && on_lost == OnLost::Refuse {
             return Err(telling.gone(head.blocks[0]));
+        }
+        let is_known = unknown.is_empty();
+        if let Some(record) = chain.record.filter(|_| !is_known && on_lost == OnLost::Refuse) {
+            let block = telling.bad.last().copied().unwrap_or(head.blocks[0]);
+            let found = Telling::new(checksums, superblock.geometry, false);
+            match find_reached(world, found, record.table, &mut unknown)? {
+                None => {
+                    for (group, words) in unknown.groups() {
+                        allocation.hold_words(group, words)?;
+                    }
+                }
+                Some(is_unread) => {
+                    for (group, _) in unknown.groups() {
+                        allocation.hold_all(group)?;
+                    }
+                    telling.is_unread |= is_unread;
+                    snapshots.doubt.get_or_insert(telling.gone(block));
+                }
+            }
         }
         match chain.record {
             Some(record) => push(

@@ -25,6 +25,9 @@ struct Told {
     older: bool,
     /// Pages that are left as they are, because the disk cannot read them now.
     left: Vec<(u64, u64)>,
+    /// Snapshots that are gone, and whether all are.
+    snapshots: BTreeSet<String>,
+    all_snapshots: bool,
 }
 
 impl Told {
@@ -43,15 +46,16 @@ impl Told {
                 | Step::Bitmap { .. }
                 | Step::OldBitmap { .. }
                 | Step::Mark { .. }
-                | Step::Free { .. } => {}
+                | Step::Free { .. }
+                | Step::Snapshot { .. }
+                | Step::Snapshots { is_lost: false, .. } => {}
                 // A page that the disk cannot read now.
                 Step::Leave(Finding::Damaged { base, page, end, .. }) => {
                     self.pages.push((base, page, end));
                     self.left.push((base, page));
                 }
-                Step::Snapshot { .. } | Step::SnapshotLost { .. } | Step::Snapshots { .. } => {
-                    return Err(format!("{step:?}, and there are no snapshots"));
-                }
+                Step::SnapshotLost { name } => drop(self.snapshots.insert(name.to_string())),
+                Step::Snapshots { is_lost: true, .. } => self.all_snapshots = true,
                 Step::Leave(finding) => return Err(format!("{finding:?} is left")),
             }
         }
@@ -172,7 +176,21 @@ impl Driver {
                 "repaired, {told:?}: no state that ever was, lost {lost:x?}: {nearest:?}"
             ));
         }
+        let there: Vec<_> = store.snapshots().collect();
+        if let Some(one) = there.iter().find(|one| one.is_damaged) {
+            return Err(format!("repaired, {told:?}: snapshot {} is damaged", one.name));
+        }
+        let is_gone =
+            |text: &&String| !told.snapshots.contains(*text) && !there.iter().any(|one| one.name.to_string() == **text);
+        if let Some(text) = self.certain_snapshots().find(is_gone)
+            && !told.all_snapshots
+            && !may_be_older
+        {
+            return Err(format!("repaired, {told:?}: there is no snapshot {text}"));
+        }
         store.dismantle(&mut world);
+        self.judge_snapshots(&image.crash(&[], rng.fork()), faults, false, rng)
+            .map_err(|what| format!("repaired, {told:?}: {what}"))?;
         let mut world = SimWorld::new(image, MEMORY, Rng::new(7));
         let (store, plan) = Store::mount_for_repair(&mut world).map_err(|error| format!("again: {error:?}"))?;
         store.dismantle(&mut world);

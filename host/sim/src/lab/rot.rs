@@ -11,7 +11,7 @@ use crate::disk::{Block, CrashDisk, Fate};
 use crate::rng::Rng;
 use crate::world::SimWorld;
 use std::sync::Arc;
-use store::{BLOCK, Failure, Loss, MountError, MountMode, Structure};
+use store::{BLOCK, Failure, Loss, MountError, MountMode, Store, Structure};
 
 /// Blocks of superblocks.
 const SUPERBLOCKS: u64 = 4;
@@ -180,6 +180,8 @@ impl Driver {
             }
         };
         judge(&read_only).map_err(|what| format!("read-only: {what}"))?;
+        let must_be_there = !may_be_silent && matches!(read_only, Outcome::Shown { told: false, .. });
+        self.judge_snapshots(&damaged(rng), faults, must_be_there, rng)?;
         let (mut written, mut rest) = self.look(damaged(rng), MountMode::ReadWrite, known)?;
         judge(&written).map_err(|what| format!("read-write: {what}"))?;
         let passes = faults.iter().all(|fault| fault.passes());
@@ -209,6 +211,51 @@ impl Driver {
             (false, false) => &mut self.tally.unharmed,
         };
         *count += 1;
+        Ok(())
+    }
+
+    /// Judges the snapshots of a damaged disk: each is one that was made, and shows what the state was then, or is refused, or its pages are told to be bad.
+    /// Where nothing was said, all are there.
+    pub(super) fn judge_snapshots(
+        &self,
+        disk: &CrashDisk,
+        faults: &[Fault],
+        must_be_there: bool,
+        rng: &mut Rng,
+    ) -> Check {
+        let mut world = SimWorld::new(disk.crash(&[], rng.fork()), MEMORY, Rng::new(8));
+        let Ok((store, _)) = (self.options.subject.mount)(&mut world, MountMode::ReadOnly) else {
+            return Ok(());
+        };
+        let there: Vec<_> = store.snapshots().map(|one| one.name).collect();
+        store.dismantle(&mut world);
+        if must_be_there {
+            let missing = |text: &&String| !there.iter().any(|name| name.to_string() == **text);
+            if let Some(text) = self.certain_snapshots().find(missing) {
+                return Err(format!("there is no snapshot {text}, and nothing is said"));
+            }
+        }
+        for name in there {
+            let state = self.state_of_snapshot(&name.to_string())?;
+            let mut world = SimWorld::new(disk.crash(&[], rng.fork()), MEMORY, Rng::new(9));
+            match Store::mount_snapshot(&mut world, &name) {
+                Err(error) => judge_refusal(error, faults).map_err(|what| format!("snapshot {name}: {what}"))?,
+                Ok(None) => return Err(format!("snapshot {name} is there and cannot be found")),
+                Ok(Some((mut store, report))) => {
+                    let (shown, lost) = show(&mut store, &mut world, &[state])?;
+                    if !fits(&shown, &without(state, &lost)) {
+                        let found = difference(&without(state, &lost), &readable(&shown));
+                        return Err(format!("snapshot {name}: {found}, lost {lost:x?}, {report:?}"));
+                    }
+                    let verified = store.verify(&mut world, &mut |_| {});
+                    verified.map_err(|error| format!("verify {name}: {error:?}"))?;
+                    store.dismantle(&mut world);
+                }
+            }
+            if world.memory.used() != 0 {
+                return Err(format!("snapshot {name}: {} frames leaked", world.memory.used()));
+            }
+        }
         Ok(())
     }
 
@@ -259,7 +306,10 @@ pub(super) fn judge_refusal(error: MountError, faults: &[Fault]) -> Check {
     let is_unreadable = faults.iter().any(|fault| matches!(fault, Fault::Unreadable { .. }));
     match error {
         MountError::Loss(_)
-        | MountError::Damaged(Structure::Superblock | Structure::Journal | Structure::Bitmap | Structure::Table, _)
+        | MountError::Damaged(
+            Structure::Superblock | Structure::Journal | Structure::Bitmap | Structure::Table | Structure::Snapshots,
+            _,
+        )
         | MountError::Recovery(Failure::Damaged) => Ok(()),
         MountError::Disk | MountError::Recovery(Failure::Disk) if is_unreadable => Ok(()),
         // Nothing is left by which it could be known.

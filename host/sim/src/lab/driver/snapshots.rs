@@ -38,6 +38,8 @@ pub(super) struct Kept {
     waits: Option<(Act, String)>,
     runs: Option<(Act, String)>,
     names: u64,
+    /// What the state was at each that was ever begun.
+    ever: BTreeMap<String, State>,
 }
 
 fn name(text: &str) -> SnapshotName {
@@ -47,9 +49,6 @@ fn name(text: &str) -> SnapshotName {
 impl Driver {
     /// Asks for one, or for the end of one.
     pub(super) fn snapshot(&mut self) -> Check {
-        if self.options.rot {
-            return Ok(());
-        }
         if self.kept.runs.is_some() {
             // Its event is still to come, and its outcome would be forgotten.
             return Ok(());
@@ -92,7 +91,10 @@ impl Driver {
             return;
         };
         match act {
-            Act::Keep => drop(self.kept.all.insert(text.clone(), (self.live.clone(), Stand::Coming))),
+            Act::Keep => {
+                self.kept.all.insert(text.clone(), (self.live.clone(), Stand::Coming));
+                self.kept.ever.insert(text.clone(), self.live.clone());
+            }
             Act::Drop => {
                 if let Some(kept) = self.kept.all.get_mut(&text) {
                     kept.1 = Stand::Going;
@@ -199,6 +201,19 @@ impl Driver {
             return Err(format!("{text}: {} frames leaked", world.memory.used()));
         }
         Ok(())
+    }
+
+    /// The state that a damaged disk's snapshot of this name must show, as far as it can be read.
+    pub(in crate::lab) fn state_of_snapshot(&self, text: &str) -> Check<&State> {
+        let state = self.kept.ever.get(text);
+        state.ok_or_else(|| format!("there is a snapshot {text}, which was never made"))
+    }
+
+    /// Snapshots that are there whatever the power left.
+    pub(in crate::lab) fn certain_snapshots(&self) -> impl Iterator<Item = &String> {
+        let all = self.kept.all.iter();
+        all.filter(|(_, (_, stand))| *stand == Stand::There)
+            .map(|(text, _)| text)
     }
 
     /// Each block of data is free, or will be, or is used, or held by a snapshot.
