@@ -46,13 +46,12 @@ mod beside;
 mod growing;
 mod keeping;
 mod phase;
+mod reaching;
 mod recorded;
 mod relief;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
-/// The cost of passing a page that the map of its object is known to reach.
-const COST_REACHED: u64 = 40;
 /// The cost of listing a part of the table, or of passing a child that has not changed.
 const COST_LISTED: u64 = 120;
 /// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
@@ -294,19 +293,8 @@ impl Checkpoint {
             Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
             Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
-                while let Some(&DirtyPage { base, page, .. }) = self.pages.get(self.grown) {
-                    if self.reached.0 == base && page < self.reached.1 {
-                        if !store.may_go_on(COST_REACHED) {
-                            return Ok(Step::Waiting);
-                        }
-                        store.spend(COST_REACHED);
-                    } else {
-                        let Some(reach) = store.grow_map(world, base, page)? else {
-                            return Ok(Step::Waiting);
-                        };
-                        self.reached = (base, reach);
-                    }
-                    self.grown += 1;
+                if !self.grow_maps(store, world)? {
+                    return Ok(Step::Waiting);
                 }
                 self.write_pages(store, world)
             }

@@ -103,7 +103,7 @@ pub use growth::GrowError;
 pub use loss::Loss;
 pub use map::{FANOUT, Look, levels_for};
 pub use objects::Objects;
-pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord};
+pub use record::{BIRTH_END, ObjectRecord, PdxList, PdxRecord, ROW_ENDS};
 pub use repair::{Plan, Step};
 pub use scrub::ScrubReport;
 pub use snapshots::{Identity, RollBackError, SNAPSHOTS_MAX, Snapshot, SnapshotError, SnapshotName};

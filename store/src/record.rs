@@ -152,6 +152,8 @@ pub struct ObjectRecord {
     pub pdx: PdxList,
 }
 
+/// A flag of a row: the object goes with the next start, which sees such rows ([`crate::Store::survey`]).
+pub const ROW_ENDS: u64 = 1 << 2;
 /// Bits of the flags, which share a word with the birth.
 const FLAG_BITS: u32 = 16;
 const FLAGS: u64 = (1 << FLAG_BITS) - 1;
@@ -165,6 +167,11 @@ pub(crate) const BODY_MAX: usize = 2 + 9 * CAPABILITIES_MAX + (PDX_BYTES + READE
 const RIGHTS_END: u8 = 32;
 
 impl ObjectRecord {
+    /// Whether a start must see the row.
+    pub(crate) fn is_for_start(&self) -> bool {
+        self.pdx.iter().next().is_some() || self.flags & ROW_ENDS != 0
+    }
+
     /// One past the last address.
     pub fn end(&self) -> u64 {
         self.base.saturating_add(self.pages.saturating_mul(BLOCK as u64))

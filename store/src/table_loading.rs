@@ -286,7 +286,7 @@ fn read_bodies(
 }
 
 impl Store {
-    /// Shows the table in the order of addresses, for a start: rows that are in memory, those that have procedures, and the last ones; all if there is place for them. Of a leaf that is not
+    /// Shows the table in the order of addresses, for a start: rows that are in memory, those that have procedures or go with this start, and the last ones; all if there is place for them. Of a leaf that is not
     /// read, or rotten, the range is shown. Waits for the disk.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ impl Store {
         let all = self.table.all_have_place();
         let stretches = self
             .table
-            .stretches(|told, end| all || told.has_procedures || end == u64::MAX)?;
+            .stretches(|told, end| all || told.is_for_start || end == u64::MAX)?;
         let mut at = 0;
         while let Some(&stretch) = stretches.get(at) {
             let (from, end) = (stretch.from, stretch.end);

@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+#[path = "command_line/crash.rs"]
+mod crash;
 #[path = "command_line/reach.rs"]
 mod reach;
 #[path = "command_line/repair.rs"]
@@ -755,20 +757,4 @@ fn help_is_there_for_every_command() {
     }
     assert!(ok(&["--version"]).starts_with("gond "));
     assert!(Path::new(env!("CARGO_BIN_EXE_gond")).is_file());
-}
-
-/// A few lives of each kind, for people and for programs; the same seeds give the same numbers.
-#[test]
-fn the_laboratory_counts_its_states() {
-    let words = ["crash", "--seeds", "2", "--from", "3", "--json"];
-    let found: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
-    let kinds = found["kinds"].as_array().expect("kinds");
-    assert!(kinds.len() == 9 && kinds.iter().all(|kind| kind["runs"] == 2 && kind["states"] != 0));
-    assert_eq!(found["failed"].as_array().map(Vec::len), Some(0));
-    let again: serde_json::Value = serde_json::from_str(&ok(&words)).expect("JSON");
-    assert_eq!(again["kinds"], found["kinds"]);
-    let text = ok(&["crash", "--seeds", "1", "--only", "short", "--only", "full"]);
-    assert!(text.contains("all as they must be"), "{text}");
-    let lines: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(&lines[..3], ["kind", "short", "full"]);
 }

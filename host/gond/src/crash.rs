@@ -7,10 +7,14 @@ use crate::arguments::{count, misused};
 use crate::display::{self, Job};
 use anyhow::Result;
 use serde_json::{Value, json};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 use sim::lab::{self, Go, Kind, Run, Subject, Tally};
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Seeds of each kind, unless the user says how many.
@@ -29,6 +33,8 @@ pub const KINDS: [&str; Kind::ALL.len()] = {
 const WHAT_MAX: usize = 2000;
 /// Failures after which no more runs are begun: they mostly have one cause.
 const FAILURES_MAX: usize = 10;
+/// The exit status of a command that Ctrl-C has ended.
+const ENDED_BY_CTRL_C: u8 = 130;
 
 std::thread_local! {
     /// The run that this thread tries.
@@ -51,6 +57,10 @@ struct Findings {
     failed: Vec<Failed>,
     /// How long they took.
     took: Duration,
+    /// Those that were asked for.
+    asked: usize,
+    /// Whether the user ended them before all had begun.
+    ended: bool,
 }
 
 impl Findings {
@@ -124,18 +134,24 @@ pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         return Err(misused("crash", format!("the seeds of '{kind}' end with {}", end - 1)));
     }
     say_what_panics();
+    // The first Ctrl-C begins no more runs, and what was found is told; a second one ends the command at once.
+    let ended = Arc::new(AtomicBool::new(false));
+    flag::register_conditional_shutdown(SIGINT, ENDED_BY_CTRL_C.into(), Arc::clone(&ended))?;
+    flag::register(SIGINT, Arc::clone(&ended))?;
     let mut job = Job::begin("crashing the store");
-    let findings = run(&only, from, seeds, &mut job);
+    let findings = run(&only, from, seeds, &ended, &mut job);
     job.clear();
     if as_json {
         println!("{}", to_json(&findings));
     } else {
         print(&findings);
     }
-    Ok(if findings.failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
+    Ok(if !findings.failed.is_empty() {
         ExitCode::FAILURE
+    } else if findings.ended {
+        ENDED_BY_CTRL_C.into()
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
@@ -146,13 +162,15 @@ fn number(parser: &mut lexopt::Parser, option: &str) -> Result<u64> {
     number.ok_or_else(|| misused("crash", format!("--{option} cannot be '{text}': it is a number")))
 }
 
-/// Runs some kinds, and shows how far it is.
-fn run(kinds: &[Kind], from: u64, seeds: u64, job: &mut Job) -> Findings {
+/// Runs some kinds until `ended` says that no more are wanted, and shows how far it is.
+fn run(kinds: &[Kind], from: u64, seeds: u64, ended: &AtomicBool, job: &mut Job) -> Findings {
     let runs = lab::plan(kinds, from, seeds);
     let mut findings = Findings {
         tallies: kinds.iter().map(|&kind| (kind, Tally::default())).collect(),
         failed: Vec::new(),
         took: Duration::ZERO,
+        asked: runs.len(),
+        ended: false,
     };
     let (began, mut done, mut states) = (job.elapsed(), 0, 0);
     lab::go(
@@ -173,13 +191,14 @@ fn run(kinds: &[Kind], from: u64, seeds: u64, job: &mut Job) -> Findings {
                 }),
             }
             job.step(&format!("{done} of {} runs, {states} states", runs.len()));
-            if findings.failed.len() < FAILURES_MAX {
+            if findings.failed.len() < FAILURES_MAX && !ended.load(Ordering::Relaxed) {
                 Go::On
             } else {
                 Go::Home
             }
         },
     );
+    findings.ended = done < runs.len() && ended.load(Ordering::Relaxed);
     findings.took = job.elapsed().saturating_sub(began);
     findings
 }
@@ -218,6 +237,13 @@ fn print(findings: &Findings) {
         );
     }
     let total = findings.total();
+    if findings.ended {
+        println!(
+            "ended early: {} of {} runs",
+            total.runs + findings.failed.len() as u64,
+            findings.asked
+        );
+    }
     if total.told + total.unharmed + total.silent > 0 {
         println!(
             "damaged disks: {} told, {} unharmed, {} older without a word",
@@ -251,7 +277,7 @@ fn to_json(findings: &Findings) -> Value {
         json!({"kind": run.kind.name(), "seed": run.seed, "what": what, "repeat": repeats(*run)})
     });
     json!({
-        "states": findings.total().states, "seconds": findings.took.as_secs_f64(), "rate": findings.rate(),
+        "states": findings.total().states, "asked": findings.asked, "ended_early": findings.ended, "seconds": findings.took.as_secs_f64(), "rate": findings.rate(),
         "kinds": kinds.collect::<Vec<_>>(), "failed": failed.collect::<Vec<_>>(),
     })
 }

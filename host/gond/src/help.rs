@@ -200,6 +200,8 @@ with the command that repeats it.
   --only KIND   only this kind; may be given several times
   --json        one object with counts and failures
 
+Ctrl-C ends the runs and tells what was found until then (exit status 130).
+
 With --qemu the whole system runs under QEMU and is killed N times in the middle
 of its work, on machines in turns: 1, 2 and 4 processors, the server inside and
 outside of the kernel, 128 and 32 MiB of memory, a disk with room and one that

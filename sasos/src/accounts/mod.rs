@@ -26,13 +26,13 @@ use rounds::{Part, Rounds};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Resource {
-    /// Frames for pages of transient objects, which no disk can take, and for page tables.
+    /// Frames for pages of transient objects that are not [backed](crate::pages::backing), and for page tables.
     Frames,
     /// Frames for page tables alone: leaves of objects, upper tables of domains. They count as [`Resource::Frames`], too.
     Tables,
-    /// Frames with changed pages of kept objects, until a checkpoint or a sync takes them over.
+    /// Frames with changed pages of kept and backed objects, until a checkpoint or a sync takes them over.
     Dirty,
-    /// Blocks of the disk for pages of kept objects, promised or written.
+    /// Blocks of the disk for pages of kept and backed objects, promised or written.
     Blocks,
     /// Bytes of the server's heap.
     Bytes,
@@ -136,6 +136,8 @@ struct Record {
     holders: u32,
     /// Whether its task lives. Only then anything is in hand.
     open: bool,
+    /// Whether a program has bounded its memory, or that of one above.
+    bounded: bool,
     /// The amounts in hand: part of `used`.
     hands: Amounts,
     limits: Amounts,
@@ -171,6 +173,7 @@ impl Ledger {
             depth: 0,
             holders: 1,
             open: false,
+            bounded: false,
             hands: [0; RESOURCES],
             limits: UNLIMITED,
             used: [0; RESOURCES],
@@ -190,7 +193,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::LimitReached`] of an account above, or because there are [`DEPTH_MAX`] of them; [`Error::NoMemory`].
     pub fn open(&mut self, parent: AccountId, limits: Amounts) -> Result<AccountId, Error> {
-        let depth = self.record(parent).depth + 1;
+        let (depth, bounded) = (self.record(parent).depth + 1, self.record(parent).bounded);
         if depth > DEPTH_MAX {
             return Err(Error::LimitReached);
         }
@@ -201,6 +204,7 @@ impl Ledger {
             depth,
             holders: 1,
             open: true,
+            bounded,
             hands: [0; RESOURCES],
             limits,
             used: [0; RESOURCES],
@@ -289,6 +293,16 @@ impl Ledger {
             at = self.parent(at);
         }
         false
+    }
+
+    /// The memory of an account, and of those opened below it from now on, is bounded by who has made its task.
+    pub fn bound_memory(&mut self, account: AccountId) {
+        self.record_mut(account).bounded = true;
+    }
+
+    /// Whether it is. Then the disk takes no transient objects over that it pays for ([`crate::pages::backing`]).
+    pub(crate) fn is_memory_bounded(&self, account: AccountId) -> bool {
+        self.record(account).bounded
     }
 
     /// The number by which rows of the object table name an account.

@@ -120,14 +120,23 @@ fn tell_of_mount(log: &mut Log, world: &mut impl World, report: &MountReport) {
     }
 }
 
+/// What the programs of the last session had backed goes ([`crate::pages::backing`]). Its addresses are free with the next start. What there is no heap for goes
+/// with another start.
+fn end_backed(store: &mut Store, checkpoint: &mut Checkpoints, ending: &[u64]) {
+    for &base in ending {
+        if store.delete_object(base).is_ok() {
+            checkpoint.note_change();
+        }
+    }
+}
+
 impl Server {
-    /// A server over a store, without any task. `report` is what the mount found. Sees the rows that name Clists and the last ones, and waits for those that are not in memory.
+    /// A server over a store, without any task. `report` is what the mount found. Sees the rows that name Clists, those that go now, and the last ones, and waits for those that are not in memory.
     ///
     /// # Errors
     /// [`StartError::Failed`]: there is no heap to note which addresses are free, or the disk fails.
     pub fn new(world: &mut impl World, mut store: Store, report: &MountReport) -> Result<Self, StartError> {
         let mut found = Found::new(report.first_slot);
-        let resting = store.sums().map(charges_of);
         let surveyed = store.survey(world, |seen| found.see(seen).map_err(|_| MountError::Memory));
         surveyed.map_err(|error| match error {
             MountError::Disk => Error::DiskError,
@@ -138,9 +147,12 @@ impl Server {
             names,
             addresses,
             unknown,
+            ending,
             ..
         } = found;
         let mut checkpoint = Checkpoints::default();
+        end_backed(&mut store, &mut checkpoint, &ending);
+        let resting = store.sums().map(charges_of);
         checkpoint.replayed = u64::from(report.replayed);
         checkpoint.disk_blocks = world.blocks();
         checkpoint.cut = u64::from(report.tail.is_some());

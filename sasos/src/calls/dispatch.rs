@@ -135,7 +135,16 @@ impl Server {
             return Outcome::Return(Err(Error::BadCall));
         };
         let caller = self.caller(world, thread, resumed);
-        let reply = self.reply(world, caller, call, arguments);
+        let backs = resumed != Resumed::First && self.threads.record(thread).tries.backing.is_some();
+        let goes_on = if backs {
+            self.backing_goes_on(world, thread)
+        } else {
+            None
+        };
+        let reply = match goes_on {
+            Some(stop) => Reply::Step(Err(stop)),
+            None => self.reply(world, caller, call, arguments),
+        };
         self.end_call(world, thread, reply)
     }
 

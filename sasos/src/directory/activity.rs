@@ -155,7 +155,7 @@ impl Server {
         let is_free = !object.has_holders() && object.closed_by.0 == 0 && object.cut.is_none() && !object.in_rows;
         has_nothing
             && is_free
-            && object.is_persistent()
+            && object.is_kept()
             && !system_objects().contains(&object.base())
             && self.is_written(id)
             && self.has_row_of_payer(object)

@@ -7,7 +7,7 @@ use abi::{
     layout::{INFO_SET_BYTES, INFO_SET_MODIFIED, INFO_SET_TAG, INFO_USED, OBJECT_PERSISTENT, OBJECT_STACK, ObjectInfo},
 };
 use kcore::{SpaceId, ThreadId};
-use store::DeleteError;
+use store::{DeleteError, ROW_ENDS};
 
 use crate::{
     Answer, Server, Stop, World,
@@ -27,6 +27,8 @@ use crate::{
 
 /// The cost of ending an object beside its pages, in instructions, roughly.
 const COST_OBJECT: Cost = Cost::calling(2000, 2);
+/// The cost of taking a row out of the object table.
+const COST_ROW_GONE: Cost = Cost::own(4_500);
 // The first item of a poll gives back the addresses of the largest object.
 const _: () = assert!(COST_OBJECT.and(cost_of_slots(u64::MAX)).outside() <= COST_LARGEST);
 
@@ -130,14 +132,34 @@ impl Server {
             self.objects.get_mut(id).closed_by = ThreadId(0);
             return Err(Error::NoMemory.into());
         }
+        let is_kept = self.objects.get(id).is_kept();
+        self.row_gone(id);
+        // The list does the rest.
+        let _ = self.goes_on(world, Work::Object(base, serial), true);
+        if !is_kept {
+            return Ok((0, 0));
+        }
+        let goal = self.sync_row(world, base);
+        self.finish_durable(caller, goal, (0, 0))
+    }
+
+    /// The store has deleted an object, which ends now.
+    fn row_gone(&mut self, id: ObjectId) {
         self.checkpoint.note_change();
         // No checkpoint takes its pages from now on.
         self.objects.unlist_dirty(id);
         self.objects.get_mut(id).closed_by = ENDS;
-        // The list does the rest.
-        let _ = self.goes_on(world, Work::Object(base, serial), true);
-        let goal = self.sync_row(world, base);
-        self.finish_durable(caller, goal, (0, 0))
+    }
+
+    /// Takes a backed object out of the store, if the table may change now; tells whether it did.
+    fn row_of_backed_goes(&mut self, world: &impl World, id: ObjectId) -> bool {
+        let base = self.objects.get(id).base();
+        let may_change = self.budget.spend(COST_ROW_GONE) && self.row_may_change(world, id).is_ok();
+        if !may_change || self.store.delete_object(base) == Err(DeleteError::Memory) {
+            return false;
+        }
+        self.row_gone(id);
+        true
     }
 
     /// A piece of the end of an object that is deleted.
@@ -149,7 +171,7 @@ impl Server {
         }
     }
 
-    /// Destroys an object that is transient, or that the store has deleted, by its base, without asking anybody (a kill list, a stack), as far
+    /// Destroys an object that is transient, backed or not, or that the store has deleted, by its base, without asking anybody (a kill list, a stack), as far
     /// as the budget reaches; tells whether that was all.
     pub(crate) fn object_ends(&mut self, world: &mut impl World, base: u64) -> bool {
         let Some(id) = self.objects.find_base(base) else {
@@ -157,12 +179,14 @@ impl Server {
         };
         self.objects.leave_aside(id);
         let object = self.objects.get(id);
+        let whole = base..object.end();
         let addresses = match object.is_persistent() {
             true if object.ends() => AddressesOf::Held,
-            true => return true,
+            true if !object.is_backed() => return true,
+            true if !self.row_of_backed_goes(world, id) => return false,
+            true => AddressesOf::Held,
             false => AddressesOf::Free,
         };
-        let whole = base..object.end();
         if !self.budget.spend(COST_OBJECT)
             || !self.withdraw_all_but_few(world, id)
             || !self.cut_piece(world, id)
@@ -302,11 +326,17 @@ impl Server {
 }
 
 fn info_of(record: &store::ObjectRecord, rights: Rights, resident: u64) -> ObjectInfo {
+    // To programs a backed object is as transient as before.
+    let kept = if record.flags & ROW_ENDS == 0 {
+        OBJECT_PERSISTENT
+    } else {
+        0
+    };
     ObjectInfo {
         base: record.base,
         bytes: record.pages.saturating_mul(PAGE),
         rights: u64::from(rights.bits()),
-        flags: record.flags & (OBJECT_PERSISTENT | OBJECT_STACK),
+        flags: record.flags & (kept | OBJECT_STACK),
         capabilities: record.capabilities.len() as u64,
         pdx: record.pdx.len() as u64,
         resident,

@@ -9,13 +9,14 @@
 
 use abi::{
     Error,
-    address::{FIRST_FREE, OBJECTS_END, SLOT, slot_of},
+    address::{FIRST_FREE, OBJECTS_END, SLOT, slot_of, system_objects},
 };
-use store::{ObjectRecord, Seen};
+use alloc::vec::Vec;
+use store::{ObjectRecord, ROW_ENDS, Seen};
 
 use crate::{
     Server,
-    containers::Map,
+    containers::{Map, push},
     directory::{address::Addresses, unknown::Unknown},
 };
 
@@ -96,6 +97,8 @@ pub(crate) struct Found {
     unread: bool,
     /// The slot from which on none was issued before.
     lease: u64,
+    /// The bases of objects that go with this start.
+    pub(crate) ending: Vec<u64>,
 }
 
 impl Found {
@@ -106,6 +109,7 @@ impl Found {
             unknown: Unknown::default(),
             unread: false,
             lease,
+            ending: Vec::new(),
         }
     }
 
@@ -131,10 +135,15 @@ impl Found {
         if core::mem::take(&mut self.unread) {
             self.may_hold(self.addresses.mark(), slot_of(record.base))?;
         }
-        for pdx in record.pdx.iter() {
-            self.names.add(pdx.clist)?;
+        let (first, end) = (slot_of(record.base), slot_of(record.end() - 1) + 1);
+        if record.flags & ROW_ENDS != 0 && !system_objects().contains(&record.base) {
+            push(&mut self.ending, record.base)?;
+        } else {
+            for pdx in record.pdx.iter() {
+                self.names.add(pdx.clist)?;
+            }
         }
-        self.addresses.hold(slot_of(record.base), slot_of(record.end() - 1) + 1);
+        self.addresses.hold(first, end);
         Ok(())
     }
 

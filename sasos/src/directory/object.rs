@@ -5,7 +5,7 @@
 //! table over slot numbers finds the object of an address in a few loads; two gigabytes that
 //! belong to one object take one entry.
 //!
-//! * **Transient**: on the kill list of a task (or a stack); never in the store.
+//! * **Transient**: on the kill list of a task (or a stack); not in the store unless it is *backed* ([`crate::pages::backing`]).
 //! * **Persistent**: kept; its record is in the store's object table, and stays equal to `record`.
 //!
 //! Invariants: every slot of an active object leads to it, and no other slot does. Only domains that
@@ -24,7 +24,7 @@ use abi::{
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
 use kcore::{Leaf, ThreadId};
-use store::ObjectRecord;
+use store::{ObjectRecord, ROW_ENDS};
 
 use crate::{
     accounts::{AccountId, Amounts, Cached, Ledger, RESOURCES, Resource},
@@ -157,6 +157,8 @@ pub struct Object {
     pub changed_before: u64,
     /// The last sync that did.
     pub sync: Option<store::Ticket>,
+    /// The checkpoint before whose beginning it is not looked at to be [backed](crate::pages::backing): it could not be.
+    pub(crate) stays_until: u64,
     /// Whether a row that has ended, perhaps not yet on the disk, has named it as a Clist ([`crate::directory::names`]).
     pub in_rows: bool,
 }
@@ -223,6 +225,7 @@ impl Object {
             checkpoint: 0,
             changed_before: 0,
             sync: None,
+            stays_until: 0,
             in_rows: false,
         }
     }
@@ -256,10 +259,20 @@ impl Object {
         address.wrapping_sub(self.record.base) < self.record.pages * PAGE
     }
 
-    /// Whether it was kept.
+    /// Whether the disk has it: it was kept, or is backed.
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.record.flags & OBJECT_PERSISTENT != 0
+    }
+
+    /// Whether it is a transient object whose pages the disk takes when memory is short ([`crate::pages::backing`]).
+    pub(crate) fn is_backed(&self) -> bool {
+        self.record.flags & ROW_ENDS != 0
+    }
+
+    /// Whether it was kept, so that it outlives its program and the power.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_persistent() && !self.is_backed()
     }
 
     /// Bytes that it costs whatever is known of its pages: the object with its record, and the row of a kept one.

@@ -11,6 +11,7 @@ use abi::{
     call::arguments::KeepObject,
     layout::{OBJECT_PERSISTENT, OBJECT_STACK},
 };
+use store::ROW_ENDS;
 
 use crate::{
     Answer, Server, Step, Stop, World,
@@ -22,6 +23,15 @@ use crate::{
     lives::thread::Caller,
     pages::pager::to_flags,
 };
+
+/// What a transient object becomes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Becomes {
+    /// A kept one.
+    Kept,
+    /// One that [the disk takes over](crate::pages::backing).
+    Backed,
+}
 
 /// Neighbouring pages that are promised blocks together, and what that costs in instructions, roughly.
 const RUN_PAGES: usize = 64;
@@ -47,7 +57,10 @@ impl Server {
         }
         self.require(world, caller.domain, id, Rights::OWNER)?;
         let object = self.objects.get(id);
-        if object.is_persistent() {
+        if object.is_backed() {
+            self.keep_backed(world, id)?;
+        }
+        if self.objects.get(id).is_persistent() {
             return Ok((0, 0));
         }
         // Its rest is that of a transient object.
@@ -63,7 +76,7 @@ impl Server {
             _ => (0, None),
         };
         let step = match failed {
-            None => self.keep_piece(world, id, &mut at),
+            None => self.keep_piece(world, id, &mut at, Becomes::Kept),
             Some(error) => Err(error.into()),
         };
         let (continuation, stop) = match step {
@@ -77,7 +90,13 @@ impl Server {
     }
 
     /// A piece of it.
-    fn keep_piece(&mut self, world: &mut impl World, id: ObjectId, at: &mut u64) -> Step<()> {
+    pub(crate) fn keep_piece(
+        &mut self,
+        world: &mut impl World,
+        id: ObjectId,
+        at: &mut u64,
+        becomes: Becomes,
+    ) -> Step<()> {
         if self.is_closed(id) {
             return Err(Error::BadAddress.into());
         }
@@ -96,7 +115,7 @@ impl Server {
             return Err(Stop::Again);
         }
         self.rows_near(world, self.objects.get(id).base())?;
-        Ok(self.keep(id)?)
+        Ok(self.keep(id, becomes)?)
     }
 
     /// Has blocks promised to the pages in memory, and charges them, as far as the budget reaches; tells whether all have one.
@@ -226,9 +245,13 @@ impl Server {
     ///
     /// # Errors
     /// Nothing has changed.
-    fn keep(&mut self, id: ObjectId) -> Result<(), Error> {
+    fn keep(&mut self, id: ObjectId, becomes: Becomes) -> Result<(), Error> {
+        let flags = match becomes {
+            Becomes::Kept => OBJECT_PERSISTENT,
+            Becomes::Backed => OBJECT_PERSISTENT | ROW_ENDS,
+        };
         let mut record = self.objects.get(id).record.copy()?;
-        record.flags |= OBJECT_PERSISTENT;
+        record.flags |= flags;
         record.birth = self.objects.get(id).serial;
         let object = self.objects.get(id);
         let (base, payer, slots) = (record.base, object.account, object.slot_count());
@@ -256,12 +279,13 @@ impl Server {
         self.ledger.force(payer, Resource::Dirty, pages);
         self.pager.dirty += pages;
         object.dirty = pages;
-        object.record.flags |= OBJECT_PERSISTENT;
+        object.record.flags |= flags;
         object.record.birth = birth;
-        object.home = 0;
         // Nothing of it is on the disk, so there is nothing to ask the store for.
         object.known = u64::MAX;
-        self.disown(id);
+        if becomes == Becomes::Kept {
+            self.leaves_home(id);
+        }
         self.cache_follows(id);
         self.ledger
             .take_of_part(self.account_of(self.current), self.programs, pages);
@@ -271,8 +295,27 @@ impl Server {
         Ok(())
     }
 
+    /// Its program has kept an object: it outlives its task, and nobody has it without a capability.
+    fn leaves_home(&mut self, id: ObjectId) {
+        self.objects.get_mut(id).home = 0;
+        self.disown(id);
+    }
+
+    /// A backed object is kept: its row stays.
+    fn keep_backed(&mut self, world: &mut impl World, id: ObjectId) -> Step<()> {
+        self.row_may_change(world, id)?;
+        self.rows_near(world, self.objects.get(id).base())?;
+        let mut record = self.objects.get(id).record.copy()?;
+        record.flags &= !ROW_ENDS;
+        self.put_record(record)?;
+        self.note_row_change(id);
+        self.objects.get_mut(id).record.flags &= !ROW_ENDS;
+        self.leaves_home(id);
+        Ok(())
+    }
+
     /// Takes back what was prepared, as far as the budget reaches; tells whether that was all.
-    fn keep_undone(&mut self, id: ObjectId, at: &mut u64) -> bool {
+    pub(crate) fn keep_undone(&mut self, id: ObjectId, at: &mut u64) -> bool {
         while self.objects.get(id).blocks > 0 {
             if !self.budget.spend(COST_UNPROMISED) {
                 return false;

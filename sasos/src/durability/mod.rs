@@ -4,6 +4,6 @@ pub mod checkpoint;
 pub mod durable;
 pub mod freeze;
 mod growth;
-mod keeping;
+pub(crate) mod keeping;
 pub(crate) mod scrubbing;
 mod snapshots;

@@ -386,6 +386,9 @@ impl Server {
         self.frames_for_threads(world)?;
         self.budget.spend(COST_MAKE);
         let task = self.task_make(world, apd, parent, limits)?;
+        if let Some(task) = self.tasks.get(task).filter(|_| limit_pages != 0) {
+            self.ledger.bound_memory(task.account);
+        }
         match self.task_begin(world, caller, task, entry, parameter, priority) {
             Ok(thread) => {
                 if foreground {

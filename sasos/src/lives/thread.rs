@@ -38,6 +38,7 @@ use crate::{
     lives::exception::Saved,
     lives::task::{TaskId, checked_priority},
     lives::work::piece,
+    pages::backing::Backing,
     pages::pager::FRAME_RESERVE,
     procedures::pdx::Stage,
     protection::apd::Apd,
@@ -58,6 +59,10 @@ pub(crate) struct Tries {
     pub(crate) had_idle: bool,
     /// Checkpoints that a call waited for, as the disk was full.
     pub(crate) checkpoints: u8,
+    /// The object that becomes a backed one meanwhile.
+    pub(crate) backing: Option<Backing>,
+    /// Objects that could not.
+    pub(crate) failures: u8,
 }
 
 /// The maker of a call.

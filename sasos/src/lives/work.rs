@@ -341,6 +341,8 @@ impl Server {
                     Some(Outcome::Again)
                 } else if self.checkpoint_may_help(world, thread, 0, error) {
                     Some(Outcome::Block(Key::Checkpoint, None))
+                } else if self.backing_begins(world, thread, 0, error) {
+                    Some(Outcome::Again)
                 } else {
                     self.clone_is_given_up(thread, error).then_some(Outcome::Again)
                 }
@@ -462,6 +464,7 @@ impl Server {
         } else {
             Tries {
                 checkpoints: tries.checkpoints,
+                failures: tries.failures,
                 ..Tries::default()
             }
         };

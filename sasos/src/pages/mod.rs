@@ -1,6 +1,7 @@
 //! Memory: slots, residency and dirt, pages made, read, copied, dropped.
 
 pub(crate) mod ahead;
+pub mod backing;
 pub(crate) mod cache;
 pub mod clone;
 pub mod copy;

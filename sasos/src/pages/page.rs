@@ -185,7 +185,7 @@ impl Server {
 
     /// Makes some ranges durable together.
     fn flush_ranges<W: World>(&mut self, world: &mut W, caller: Caller, ranges: &[Range]) -> Step<(u64, u64)> {
-        if ranges.iter().any(|range| !self.objects.get(range.id).is_persistent()) {
+        if ranges.iter().any(|range| !self.objects.get(range.id).is_kept()) {
             return Err(Error::NotPersistent.into());
         }
         if self.are_durable(ranges) {
@@ -217,7 +217,8 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::BadArgument`], [`Error::BadAddress`], [`Error::Protection`], [`Error::TableFull`] for too
-    /// many different limits, [`Error::LimitReached`] for the blocks of a kept object's map, [`Error::DiskFull`].
+    /// many different limits, [`Error::LimitReached`] for the blocks of a kept object's map, and where a [backed](crate::pages::backing) object
+    /// is to have a guard or limits of many pages, [`Error::DiskFull`].
     pub fn page_limit<W: World>(
         &mut self,
         world: &mut W,
@@ -238,6 +239,7 @@ impl Server {
         self.enough_heap(world)?;
         let object = self.objects.get(range.id);
         let (persistent, serial) = (object.is_persistent(), object.serial);
+        let is_backed = object.is_backed();
         let begun = match self.threads.record(caller.thread).continuation {
             Continuation::Limits { serial: of, at } if of == serial => Some(at),
             _ => None,
@@ -245,11 +247,18 @@ impl Server {
         if begun.is_none() {
             if !guard {
                 Self::bounded(range)?;
+            } else if is_backed {
+                return Err(Error::LimitReached.into());
             } else if persistent || !self.is_bare(world, caller, range)? {
                 return Err(Error::BadArgument.into());
             }
             if persistent && range.count() > ABSENT_LIMITED_MAX {
-                return Err(Error::BadArgument.into());
+                let error = if is_backed {
+                    Error::LimitReached
+                } else {
+                    Error::BadArgument
+                };
+                return Err(error.into());
             }
             let object = self.objects.get(range.id);
             let first = object.page_of(range.from);

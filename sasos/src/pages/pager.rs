@@ -177,6 +177,9 @@ impl Server {
     pub fn fault<W: World>(&mut self, world: &mut W, thread: ThreadId, address: u64, access: Access) -> Outcome {
         let space = world.thread_space(thread);
         self.current = thread;
+        if self.threads.record(thread).tries.backing.is_some() {
+            return self.fault_backs(world, thread);
+        }
         match self.touch(world, space, address, access) {
             Ok(()) => {
                 self.threads.record(thread).tries = Tries::default();
@@ -186,6 +189,15 @@ impl Server {
             Err(Stop::Again) => Outcome::Resume,
             Err(Stop::Wait(key)) => self.fault_waits(thread, key),
             Err(Stop::Fail(error)) => self.fault_fails(world, thread, space, address, access, error),
+        }
+    }
+
+    /// A piece of what the fault has begun because it lacks a frame.
+    #[cold]
+    fn fault_backs<W: World>(&mut self, world: &mut W, thread: ThreadId) -> Outcome {
+        match self.backing_goes_on(world, thread) {
+            Some(Stop::Wait(key)) => self.fault_waits(thread, key),
+            _ => Outcome::Resume,
         }
     }
 
@@ -216,6 +228,9 @@ impl Server {
         }
         if self.checkpoint_may_help(world, thread, address, error) {
             return self.fault_waits(thread, Key::Checkpoint);
+        }
+        if self.backing_begins(world, thread, address, error) {
+            return Outcome::Resume;
         }
         let kind = match error {
             Error::NoMemory | Error::LimitReached | Error::DiskFull => EXCEPTION_RESOURCE,

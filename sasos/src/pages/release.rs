@@ -4,8 +4,7 @@
 //! forgotten before the frame is given back, unless nobody links the page any more.
 //!
 //! When no frame is free, clean pages of persistent objects are taken from memory, in the order that `queues.rs` says: the disk has
-//! them. If there are only dirty ones a checkpoint makes them clean. Transient pages stay: there is
-//! no swap.
+//! them. If there are only dirty ones a checkpoint makes them clean. Pages of transient objects stay, unless these are [backed](crate::pages::backing).
 
 use alloc::vec::Vec;
 use core::ops::Range;

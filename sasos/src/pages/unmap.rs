@@ -69,9 +69,10 @@ impl Server {
             return step;
         }
         let range = self.range(world, caller, page, pages, Rights::W)?;
-        let persistent = self.objects.get(range.id).is_persistent();
+        let object = self.objects.get(range.id);
+        let (persistent, is_kept) = (object.is_persistent(), object.is_kept());
         let disposition = match disposition {
-            UNMAP_REPLACE if persistent => Disposition::Replace,
+            UNMAP_REPLACE if is_kept => Disposition::Replace,
             // A transient object was never in a checkpoint.
             UNMAP_ZERO | UNMAP_REPLACE => Disposition::Zero,
             _ => return Err(Error::BadArgument.into()),
@@ -80,7 +81,9 @@ impl Server {
             // A page that is just being written must not be read back from where it was before.
             self.wait_for_writing(range.id)?;
         } else if persistent {
-            Self::bounded(range)?;
+            if is_kept {
+                Self::bounded(range)?;
+            }
             self.enough_heap(world)?;
         }
         let serial = self.objects.get(range.id).serial;

@@ -284,7 +284,7 @@ impl Server {
     /// Makes the list of passwords durable, where the object is.
     fn finish_passwords(&mut self, world: &mut impl World, caller: Caller, id: ObjectId, password: u64) -> Answer {
         let object = self.objects.get(id);
-        if !object.is_persistent() {
+        if !object.is_kept() {
             return Ok((password, 0));
         }
         let base = object.base();

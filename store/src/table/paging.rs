@@ -59,13 +59,13 @@ pub(crate) struct Summary {
     pub(crate) rows: u8,
     /// Overflow blocks of its rows.
     pub(crate) overflow: u8,
-    /// Whether a row has procedures.
-    pub(crate) has_procedures: bool,
+    /// Whether a start must see a row: it has procedures, or goes with the next start.
+    pub(crate) is_for_start: bool,
 }
 
-/// The parts of a summary on the disk: whether there is one, whether there are procedures, and the lowest bit of the number of rows; overflow blocks stand in the low byte.
+/// The parts of a summary on the disk: whether there is one, whether there are rows for a start, and the lowest bit of the number of rows; overflow blocks stand in the low byte.
 const IS_TOLD: u16 = 1 << 15;
-const HAS_PROCEDURES: u16 = 1 << 14;
+const IS_FOR_START: u16 = 1 << 14;
 const ROWS_SHIFT: u32 = 8;
 const ROWS_MASK: u16 = 63;
 
@@ -75,13 +75,13 @@ impl Summary {
         Self {
             rows: rows.len() as u8,
             overflow: rows.iter().map(|row| row.overflow.len()).sum::<usize>() as u8,
-            has_procedures: rows.iter().any(|row| !row.record.pdx.is_empty()),
+            is_for_start: rows.iter().any(|row| row.record.is_for_start()),
         }
     }
 
     pub(crate) fn to_bits(self) -> u16 {
-        let procedures = if self.has_procedures { HAS_PROCEDURES } else { 0 };
-        IS_TOLD | procedures | u16::from(self.rows) << ROWS_SHIFT | u16::from(self.overflow)
+        let for_start = if self.is_for_start { IS_FOR_START } else { 0 };
+        IS_TOLD | for_start | u16::from(self.rows) << ROWS_SHIFT | u16::from(self.overflow)
     }
 
     /// `None`: nothing is told.
@@ -89,7 +89,7 @@ impl Summary {
         (bits & IS_TOLD != 0).then_some(Self {
             rows: (bits >> ROWS_SHIFT & ROWS_MASK) as u8,
             overflow: bits as u8,
-            has_procedures: bits & HAS_PROCEDURES != 0,
+            is_for_start: bits & IS_FOR_START != 0,
         })
     }
 }

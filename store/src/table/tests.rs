@@ -129,11 +129,11 @@ proptest! {
 
 #[test]
 fn a_summary_comes_back() {
-    for (rows, overflow, has_procedures) in [(0, 0, false), (46, 191, true), (1, 0, true), (63, 255, false)] {
+    for (rows, overflow, is_for_start) in [(0, 0, false), (46, 191, true), (1, 0, true), (63, 255, false)] {
         let summary = Summary {
             rows,
             overflow,
-            has_procedures,
+            is_for_start,
         };
         assert_eq!(Summary::from_bits(summary.to_bits()), Some(summary));
     }

@@ -10,7 +10,7 @@ use abi::Rights;
 
 use super::{
     LINK_UNITS, NODE_UNITS, Own, Progress, Visit,
-    tables::{Found, Search, Walk, What, Work, is_port, span},
+    tables::{Found, LINKED_STEPS, Search, Walk, What, Work, is_port, span},
     tree::{DOOMED, FINISHED, Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -85,7 +85,7 @@ impl<H: Hardware> Work<'_, H> {
                     self.tables_from = at + pages(1);
                 }
                 What::Linked => {
-                    self.budget -= 1;
+                    self.budget -= LINKED_STEPS;
                     let link = self.mapping.tree.find(space, LINKS, found.page);
                     if let (Own::Too, true, Some(link)) = (own, covered, link) {
                         let table = self.mapping.tree.get(link).parent;
@@ -273,7 +273,7 @@ impl<H: Hardware> Work<'_, H> {
         let scope = Scope { frame, level, rights };
         let stamp = self.stamp(top, (frame, level, rights));
         let mut node = top;
-        let mut doomed = self.is_doomed(top, own).then_some(top);
+        let mut doomed = self.is_doomed(top, stamp).then_some(top);
         loop {
             let (scope, stamp) = if doomed.is_some() {
                 (Scope::ALL, stamp | 1)
@@ -292,7 +292,7 @@ impl<H: Hardware> Work<'_, H> {
                     continue;
                 }
                 node = kid;
-                if doomed.is_none() && self.is_doomed(node, Own::Too) {
+                if doomed.is_none() && self.is_doomed(node, stamp) {
                     doomed = Some(node);
                 }
                 continue;
@@ -336,8 +336,10 @@ impl<H: Hardware> Work<'_, H> {
         Progress::Done
     }
 
-    fn is_doomed(&self, node: u32, own: Own) -> bool {
-        own == Own::Too && self.mapping.tree.get(node).marks & DOOMED != 0
+    /// Whether this flush takes all of a node. Who helps takes all below its top, too: else the two would undo each other's marks and cursors.
+    fn is_doomed(&self, node: u32, stamp: u64) -> bool {
+        let at = self.mapping.tree.get(node);
+        at.marks & DOOMED != 0 && at.op | 1 == stamp | 1
     }
 
     /// The next part of a node to be visited. Of a node that is larger than the block there is at

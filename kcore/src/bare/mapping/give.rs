@@ -12,7 +12,7 @@ use abi::{Error, Rights};
 
 use super::{
     DEPTH_MAX, Fpage, How, LINK_UNITS, Mapped, NODE_UNITS, Own, Progress, Resource, TABLE_UNITS,
-    tables::{Found, PORTS_PAGE, Search, What, Work, is_port},
+    tables::{Found, LINKED_STEPS, PORTS_PAGE, Search, What, Work, is_port},
     tree::{Kind, LINKS, NONE, Node, pages},
 };
 use crate::{
@@ -83,6 +83,7 @@ impl<H: Hardware> Work<'_, H> {
                     break Progress::More;
                 }
                 Search::Found(found) if found.what == What::Linked => {
+                    self.budget -= LINKED_STEPS;
                     offset = (found.page + pages(1) - source).min(length);
                     continue;
                 }

@@ -36,6 +36,8 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 
 /// Spaces, and tables, that one call sets aside before it requests flushes.
 const BATCH: usize = 64;
+/// Steps of a slot that the space links, where it is passed: nothing else of it is paid for.
+pub const LINKED_STEPS: i32 = UNIT;
 /// Steps of a table that is made.
 const TABLE_STEPS: i32 = 4 * UNIT;
 /// Steps of its entries, where it parts a large page.

@@ -652,9 +652,11 @@ impl Tree {
             *self.get_mut(node).ring_mut(kind) = Ring { active, done: NONE };
         }
         let at = self.get_mut(node);
+        // Another flush asks anew whether the part can be split off.
+        let is_same = at.op | 1 == op | 1;
+        at.marks &= if is_same { DOOMED } else { 0 };
         at.op = op;
         at.cursor = 0;
-        at.marks &= !FINISHED;
     }
 
     fn concatenate(&mut self, first: u32, second: u32) -> u32 {
