@@ -279,23 +279,19 @@ impl<S: Supervisor> System<S> {
             return;
         }
         match interrupt {
-            Interrupt::Timer => {
-                if self.platform.kernel.tick() {
-                    self.platform.kernel.yield_current();
-                }
-                // One processor looks at the clock for the server. Another one looks after the work that it has
-                // begun, for it has set its own timer for that.
-                if self.platform.kernel.here() == 0 || self.is_poll_wanted() {
-                    self.poll_when_due();
-                }
-            }
+            Interrupt::Timer => self.time_has_come(),
             Interrupt::Disk => {
                 if let Some(disk) = &mut self.platform.disk {
                     disk.acknowledge();
                 }
-                // Not here: a disk that is quick would let neither threads nor other interrupts have their turn.
                 self.news = true;
-                self.poll_soon();
+                // Not with each: a disk that is quick would let neither threads nor other interrupts have their turn. Where a look is due the timer would
+                // interrupt for it right behind this.
+                if self.platform.now_ns() >= self.looks.piece_ns() {
+                    self.time_has_come();
+                } else {
+                    self.poll_soon();
+                }
             }
             Interrupt::Debugger => self.debugger.attend(&self.platform.kernel),
             Interrupt::Message(number) => self.platform.kernel.interrupt(number),
@@ -310,6 +306,18 @@ impl<S: Supervisor> System<S> {
                 let news = self.platform.kernel.hardware.control.interrupt();
                 self.wake_line(abi::layout::STREAM_CONTROL, news);
             }
+        }
+    }
+
+    /// What the timer interrupts for.
+    fn time_has_come(&mut self) {
+        if self.platform.kernel.tick() {
+            self.platform.kernel.yield_current();
+        }
+        // One processor looks at the clock for the server. Another one looks after the work that it has
+        // begun, for it has set its own timer for that.
+        if self.platform.kernel.here() == 0 || self.is_poll_wanted() {
+            self.poll_when_due();
         }
     }
 

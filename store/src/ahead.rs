@@ -386,7 +386,7 @@ impl Store {
                 }
                 continue;
             }
-            if !self.grow_map(world, base, page)? {
+            if self.grow_map(world, base, page)?.is_none() {
                 return Ok(Step::Waiting);
             }
             let mut root = self.table.get(base).map(|row| row.map).unwrap_or_default();

@@ -46,6 +46,7 @@ mod beside;
 mod growing;
 mod keeping;
 mod phase;
+mod reaching;
 mod recorded;
 mod relief;
 
@@ -81,9 +82,10 @@ pub(crate) struct Checkpoint {
     begun: usize,
     /// Pages at the beginning that the maps are known to reach.
     grown: usize,
+    /// The object of the last of them, and the pages that its map reaches: nothing takes levels away as long as the checkpoint runs.
+    reached: (u64, u64),
     writer: PageWriter<usize>,
-    /// Writes of pages under way, and how many there have been.
-    writing: Map<usize, Entry>,
+    /// Writes of pages that there have been.
     written: usize,
     /// Requests under way.
     outstanding: usize,
@@ -133,7 +135,6 @@ impl Checkpoint {
     pub(crate) fn new() -> Result<Self, NoHeap> {
         let mut job = Self::blank();
         job.writer = PageWriter::new()?;
-        job.writing.reserve(WRITES_MAX)?;
         Ok(job)
     }
 
@@ -146,8 +147,8 @@ impl Checkpoint {
             pages: List::default(),
             begun: 0,
             grown: 0,
+            reached: (0, 0),
             writer: PageWriter::default(),
-            writing: Map::default(),
             written: 0,
             outstanding: 0,
             failure: None,
@@ -196,7 +197,6 @@ impl Checkpoint {
             recorded: record.map(Recorded::new),
             number,
             writer: before.writer,
-            writing: before.writing,
             ..Self::blank()
         };
     }
@@ -228,10 +228,8 @@ impl Checkpoint {
         if result.is_err() {
             self.fail(Failure::Disk);
         }
-        let Purpose::Write(number) = purpose else { return };
-        let Some((page, entry)) = self.pages.get(number).zip(self.writing.remove(number)) else {
-            return;
-        };
+        let Purpose::Write(number, entry) = purpose else { return };
+        let Some(page) = self.pages.get(number) else { return };
         if result.is_ok() {
             let old = store.set_entry(world, page.base, page.page, entry);
             store.allocation.free(old.block);
@@ -295,11 +293,8 @@ impl Checkpoint {
             Phase::Settle => settle(store, world, &mut self.settling, self.writer.asks()),
             Phase::Doom => take_down(store, world, self.writer.asks()),
             Phase::Pages => {
-                while let Some(page) = self.pages.get(self.grown).copied() {
-                    if !store.grow_map(world, page.base, page.page)? {
-                        return Ok(Step::Waiting);
-                    }
-                    self.grown += 1;
+                if !self.grow_maps(store, world)? {
+                    return Ok(Step::Waiting);
                 }
                 self.write_pages(store, world)
             }
@@ -605,7 +600,11 @@ impl Checkpoint {
                 self.pages.get(at).iter().for_each(|page| store.give_back(page));
             }
             store.over = core::mem::take(&mut self.pages);
-            store.returned = self.begun;
+            store.returned = if store.events.omits_pages {
+                store.over.len()
+            } else {
+                self.begun
+            };
             match self.failure {
                 None => self.commit(store),
                 Some(_) => self.abort(store),
@@ -750,7 +749,8 @@ impl PageJob for Checkpoint {
 
     fn next(&mut self, store: &mut Store) -> Result<Option<usize>, Failure> {
         if self.has_next() {
-            store.events.expect(1)?;
+            let events = store.events.of_pages(1);
+            store.events.expect(events)?;
             self.begun += 1;
             return Ok(Some(self.begun - 1));
         }
@@ -777,9 +777,8 @@ impl PageJob for Checkpoint {
         if let (Some(recorded), Some(page)) = (&mut self.recorded, self.pages.get(at)) {
             recorded.put_page(page, entry);
         }
-        let _ = self.writing.insert(at, entry);
         self.written += 1;
-        Purpose::Write(at)
+        Purpose::Write(at, entry)
     }
     fn outstanding(&mut self) -> &mut usize {
         &mut self.outstanding

@@ -24,6 +24,8 @@ use crate::{
 
 /// Words of a block.
 const WORDS: usize = BLOCK / 8;
+/// Pairs of words that one turn of the loop adds: as many sums as the registers hold.
+const ROWS: usize = 4;
 
 /// The key of an image.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -154,18 +156,22 @@ impl Checksums {
 
     /// The sum of the products, modulo 2^128. Bytes behind the last whole pair of words do not count: nothing has any.
     fn products(&self, bytes: &[u8]) -> u128 {
-        let pairs = bytes.as_chunks::<16>().0.iter().zip(self.words.as_chunks::<2>().0);
-        // Two words instead of one of 128 bits: for that the compiler moves registers about.
-        let (low, high) = pairs.fold((0_u64, 0_u64), |(low, high), (pair, secret)| {
-            let [one, other] = [0, 1].map(|at| u128::from(word(pair, 8 * at).wrapping_add(secret[at])));
-            let product = one * other;
-            let (low, carry) = low.overflowing_add(product as u64);
-            (
-                low,
-                high.wrapping_add((product >> 64) as u64).wrapping_add(carry.into()),
-            )
-        });
-        u128::from(high) << 64 | u128::from(low)
+        let pairs = bytes.as_chunks::<16>().0;
+        let secrets = self.words.as_chunks::<2>().0;
+        let (rows, rest) = pairs.as_chunks::<ROWS>();
+        let (secret_rows, last) = secrets[..pairs.len().min(secrets.len())].as_chunks::<ROWS>();
+        // Each place in a row has a sum of its own: with one for all of them the compiler moves registers about.
+        let mut sums = [(0, 0); ROWS];
+        for (row, secrets) in rows.iter().zip(secret_rows) {
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum = add_product(*sum, (&row[at], &secrets[at]));
+            }
+        }
+        let rest = rest.iter().zip(last).fold((0, 0), add_product);
+        let all = sums.iter().chain([&rest]);
+        all.fold(0, |all: u128, &(low, high)| {
+            all.wrapping_add(u128::from(high) << 64 | u128::from(low))
+        })
     }
 
     /// The same of bytes of which those from some place on are zeroes: in the time that the others take.
@@ -178,6 +184,16 @@ impl Checksums {
         let of_zeroes = from_on(from).wrapping_sub(from_on(end));
         self.products(&bytes[..16 * from]).wrapping_add(of_zeroes)
     }
+}
+
+/// Adds the product of a pair of words with their secret ones to a sum: two words instead of one of 128 bits, for that the compiler moves registers about.
+#[inline]
+fn add_product((low, high): (u64, u64), (pair, secret): (&[u8; 16], &[u64; 2])) -> (u64, u64) {
+    let [one, other] = [0, 1].map(|at| u128::from(word(pair, 8 * at).wrapping_add(secret[at])));
+    let product = one * other;
+    let (low, carry) = low.overflowing_add(product as u64);
+    let high = high.wrapping_add((product >> 64) as u64);
+    (low, high.wrapping_add(carry.into()))
 }
 
 /// A checksum in the making.

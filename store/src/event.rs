@@ -125,7 +125,8 @@ pub enum Event {
     },
     /// The store no longer looks at the frame of this dirty page: it may be written to again. Its
     /// contents must stay in memory until the `…Done` of the same checkpoint or sync, for after a
-    /// `…Failed` the page counts as dirty again, and the disk may not have it.
+    /// `…Failed` the page counts as dirty again, and the disk may not have it. Not told if the caller has said that it [takes pages back
+    /// with the job](crate::Store::omit_pages).
     PageWritten {
         /// The object.
         base: u64,
@@ -172,6 +173,8 @@ pub(crate) struct Events {
     queue: Queue<Event>,
     /// Those that there is room for and that have not come.
     expected: usize,
+    /// Whether pages come back with the job that they belong to, and nothing is told of each.
+    pub(crate) omits_pages: bool,
 }
 
 impl Events {
@@ -188,6 +191,18 @@ impl Events {
     /// Some will not come.
     pub(crate) fn forget(&mut self, fewer: usize) {
         self.expected -= fewer;
+    }
+
+    /// How many events so many pages take when they come back.
+    pub(crate) fn of_pages(&self, pages: usize) -> usize {
+        if self.omits_pages { 0 } else { pages }
+    }
+
+    /// A page comes back, which was [expected](Events::of_pages).
+    pub(crate) fn tell_page(&mut self, page: &DirtyPage) {
+        if !self.omits_pages {
+            self.tell(written(page));
+        }
     }
 
     /// One that was [expected](Events::expect).
@@ -211,6 +226,15 @@ impl Events {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+}
+
+/// The event that gives the frame of a page back.
+pub(crate) fn written(page: &DirtyPage) -> Event {
+    Event::PageWritten {
+        base: page.base,
+        page: page.page,
+        frame: page.frame,
     }
 }
 

@@ -26,6 +26,9 @@ impl Store {
 
     /// Hands the promise of a dirty page over to a job.
     pub(crate) fn lend(&mut self, loan: &mut Loan, page: &DirtyPage) -> Result<(), NoHeap> {
+        if self.promises.lend_beside(loan, page.base, page.page) {
+            return Ok(());
+        }
         let (_, levels) = self.shape(page.base, 0);
         self.promises.lend(loan, page.base, page.page, levels)
     }

@@ -8,7 +8,7 @@
 use crate::containers::{Queue, push_reserved, reserve, shrink};
 use crate::geometry::RECORD_BLOCKS;
 use crate::heap::NoHeap;
-use crate::map::MapKey;
+use crate::map::{Entry, MapKey};
 use crate::world::{BLOCK, DiskError, Frame, Operation, Pages, RUN_MAX, Request, World};
 use alloc::vec::Vec;
 
@@ -31,8 +31,8 @@ pub(crate) enum Purpose {
     Node(MapKey),
     /// To read a leaf of the table, or a body of one of its rows; the number of the leaf.
     Leaf(u32),
-    /// To write a page of the running checkpoint; its place in the list.
-    Write(usize),
+    /// To write a page of the running checkpoint; its place in the list, and what its map will have.
+    Write(usize, Entry),
     /// To write a block from a frame of ours, which is then free.
     Scratch(Frame),
     /// To write a map node from where it lies.
@@ -56,7 +56,7 @@ struct Flight {
     /// Where a write goes, and from where.
     block: u64,
     frame: Frame,
-    /// The write to the next block that is complete when this one is.
+    /// The write to the next block, if that is one request with this one.
     next: Option<u32>,
 }
 
@@ -65,6 +65,14 @@ struct Flight {
 struct Flights {
     places: Vec<Option<Flight>>,
     vacant: Vec<u32>,
+}
+
+impl Waiting {
+    /// Whether these are writes, and that block comes behind them.
+    #[inline]
+    fn ends_at(&self, block: u64) -> bool {
+        self.request.operation == Operation::Write && self.request.block.wrapping_add(self.blocks as u64) == block
+    }
 }
 
 impl Flights {
@@ -113,6 +121,16 @@ impl Flights {
     }
 }
 
+/// What waits to be sent: a request, or a run of writes.
+#[derive(Copy, Clone)]
+struct Waiting {
+    /// That of the first block.
+    request: Request,
+    blocks: usize,
+    /// The tag of the last one: each flight names the next.
+    last: u32,
+}
+
 /// What becomes of the last writes that wait, if they are fewer than a run may have.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Last {
@@ -125,7 +143,9 @@ enum Last {
 /// Requests under way.
 #[derive(Default)]
 pub(crate) struct Io {
-    waiting: Queue<Request>,
+    waiting: Queue<Waiting>,
+    /// Requests of all these.
+    unsent: usize,
     under_way: Flights,
     /// The next of the writes that are complete with the last one that was told.
     complete: Option<u32>,
@@ -206,12 +226,13 @@ impl Io {
             Operation::Write => self.writes += 1,
             Operation::Flush => self.flushes += 1,
         }
-        // Only what may be one request waits for more: so no more than that is sent at once.
-        if operation != Operation::Write || !self.follows(block) {
-            self.pump_all(world);
+        if operation == Operation::Write && self.join(world, block, frame, purpose) {
+            return;
         }
+        // Only what may be one request waits for more: so no more than that is sent at once.
+        self.pump_all(world);
         let tag = self.note(purpose, block, frame);
-        self.waiting.push_reserved(Request {
+        self.wait(Request {
             tag,
             operation,
             block,
@@ -220,10 +241,46 @@ impl Io {
         self.pump(world);
     }
 
+    /// Has a write go with the last ones that wait, if it follows them and they are fewer than a run may have; tells whether it does.
+    fn join(&mut self, world: &mut impl World, block: u64, frame: Frame, purpose: Purpose) -> bool {
+        let most = world.run_max();
+        let Some(last) = self
+            .waiting
+            .last()
+            .filter(|run| run.blocks < most && run.ends_at(block))
+        else {
+            return false;
+        };
+        let before = last.last;
+        let tag = self.note(purpose, block, frame);
+        if let Some(flight) = self.under_way.get_mut(before) {
+            flight.next = Some(tag);
+        }
+        self.unsent += 1;
+        let mut is_full = false;
+        if let Some(run) = self.waiting.last_mut() {
+            (run.last, run.blocks) = (tag, run.blocks + 1);
+            is_full = run.blocks == most;
+        }
+        if is_full {
+            self.pump(world);
+        }
+        true
+    }
+
+    /// Puts a request behind those that wait.
+    fn wait(&mut self, request: Request) {
+        self.unsent += 1;
+        self.waiting.push_reserved(Waiting {
+            request,
+            blocks: 1,
+            last: request.tag,
+        });
+    }
+
     /// Whether a write to this block goes with the last one that waits.
     pub(crate) fn follows(&self, block: u64) -> bool {
-        let last = self.waiting.last();
-        last.is_some_and(|last| last.operation == Operation::Write && last.block.wrapping_add(1) == block)
+        self.waiting.last().is_some_and(|run| run.ends_at(block))
     }
 
     /// Whether the next completion is that of a write that was one request with the last one.
@@ -234,7 +291,7 @@ impl Io {
     /// Whether what waits may grow until something is complete: the disk has so much to do that it does not wait for it.
     pub(crate) fn may_grow(&self) -> bool {
         let under_way = self.under_way.places.len() - self.under_way.vacant.len();
-        under_way - self.waiting.count() >= RUN_MAX
+        under_way - self.unsent >= RUN_MAX
     }
 
     fn note(&mut self, purpose: Purpose, block: u64, frame: Frame) -> u32 {
@@ -275,11 +332,11 @@ impl Io {
     /// Sends all that waits, as far as the disk takes it: for when nothing more is written until something has come. Tells whether that was anything.
     #[inline]
     pub(crate) fn pump_all(&mut self, world: &mut impl World) -> bool {
-        let before = self.waiting.count();
+        let before = self.unsent;
         if before > 0 {
             self.send(world, Last::Goes);
         }
-        self.waiting.count() < before
+        self.unsent < before
     }
 
     /// Sends all that waits, unless something has moved since the last time: for the end of a poll that soon goes on. What would keep a poll from writing might keep all.
@@ -291,47 +348,38 @@ impl Io {
 
     fn send(&mut self, world: &mut impl World, last: Last) {
         let most = world.run_max();
-        let is_write = |request: &Request| request.operation == Operation::Write;
-        // Few enough to be one run with what comes: that is not looked at with each.
-        if last == Last::MayGrow && self.waiting.count() < most && self.waiting.last().is_none_or(is_write) {
-            return;
-        }
-        while let Some(&request) = self.waiting.first() {
-            let mut frames = [request.frame; RUN_MAX];
-            let count = self.run_at_front(most, &mut frames);
-            let may_grow = is_write(&request) && count == self.waiting.count() && count < most;
-            if may_grow && last == Last::MayGrow {
+        while let Some(&Waiting { request, blocks, .. }) = self.waiting.first() {
+            let is_last = self.waiting.count() == 1;
+            if is_last && last == Last::MayGrow && request.operation == Operation::Write && blocks < most {
                 break;
             }
-            let sent = match count {
-                1 => world.submit(request),
-                _ => world.submit_run(request.tag, request.operation, request.block, &frames[..count]),
+            let sent = if blocks == 1 {
+                world.submit(request)
+            } else {
+                let mut frames = [request.frame; RUN_MAX];
+                let count = self.frames_of(request.tag, &mut frames);
+                world.submit_run(request.tag, request.operation, request.block, &frames[..count])
             };
             if sent.is_err() {
                 break;
             }
             self.waiting.pop();
-            let mut last = request.tag;
-            for _ in 1..count {
-                let Some(next) = self.waiting.pop() else { break };
-                if let Some(flight) = self.under_way.get_mut(last) {
-                    flight.next = Some(next.tag);
-                }
-                last = next.tag;
-            }
+            self.unsent -= blocks;
         }
     }
 
-    /// The number of writes at the front that can be one request, and their frames. Anything else is one request.
-    fn run_at_front(&self, most: usize, frames: &mut [Frame; RUN_MAX]) -> usize {
-        let mut waiting = self.waiting.iter().take(most);
-        let Some(first) = waiting.next() else { return 0 };
-        let behind = (first.block + 1..).zip(waiting);
-        let run = behind.take_while(|(block, next)| {
-            [first.operation, next.operation] == [Operation::Write; 2] && next.block == *block
-        });
-        let places = frames[1..].iter_mut().zip(run);
-        1 + places.map(|(place, (_, next))| *place = next.frame).count()
+    /// The frames of a run, by the tag of its first write; tells how many they are.
+    fn frames_of(&mut self, first: u32, frames: &mut [Frame; RUN_MAX]) -> usize {
+        let (mut next, mut count) = (Some(first), 0);
+        for place in frames {
+            let Some(flight) = next.and_then(|tag| self.under_way.get_mut(tag)) else {
+                break;
+            };
+            *place = flight.frame;
+            next = flight.next;
+            count += 1;
+        }
+        count
     }
 
     /// One completion. Completions of requests that are not ours are swallowed.
@@ -367,11 +415,17 @@ impl Io {
                 return;
             };
             next = flight.next.take();
-            self.waiting.push_front_reserved(Request {
+            let request = Request {
                 tag,
                 operation: Operation::Write,
                 block: flight.block,
                 frame: flight.frame,
+            };
+            self.unsent += 1;
+            self.waiting.push_front_reserved(Waiting {
+                request,
+                blocks: 1,
+                last: tag,
             });
         }
     }

@@ -65,7 +65,7 @@ impl Store {
                     _ => {}
                 }
             }
-            Purpose::Write(_) | Purpose::Scratch(_) | Purpose::Resident | Purpose::Flush => {
+            Purpose::Write(..) | Purpose::Scratch(_) | Purpose::Resident | Purpose::Flush => {
                 if let Purpose::Scratch(frame) = purpose {
                     self.io.recycle(world, frame);
                 }

@@ -175,8 +175,17 @@ pub(crate) struct Maps {
     /// The place of the last look for a clean node, which go downwards, and the nodes that were passed since one was found.
     hand: Option<MapKey>,
     passed: usize,
-    /// The lowest node of the path that was prepared last, and the levels of its map: as long as no node goes and none is clean, that path is ready for the neighbours of the page, too.
-    prepared: Option<(MapKey, u8)>,
+    prepared: Option<Prepared>,
+}
+
+/// The path that was prepared last: as long as no node goes and none is clean, it is ready for the neighbours of the page, too.
+#[derive(Copy, Clone)]
+struct Prepared {
+    /// Its lowest node, and the levels of the map.
+    lowest: MapKey,
+    levels: u8,
+    /// The frame of that node; none in a map without nodes.
+    frame: Option<Frame>,
 }
 
 /// Nodes that there is always room for: more than the reserve has frames.
@@ -438,7 +447,7 @@ impl Maps {
             level: 1,
             index: index_at(page, 1),
         };
-        if page < reach(root.levels) && self.prepared == Some((lowest, root.levels)) {
+        if page < reach(root.levels) && self.prepared_for(lowest, root).is_some() {
             return Path::Ready;
         }
         if !self.grow_to(pages, base, root, page) {
@@ -446,9 +455,19 @@ impl Maps {
         }
         let path = self.prepare_down_to(pages, base, root, (page, 1));
         if matches!(path, Path::Ready) {
-            self.prepared = Some((lowest, root.levels));
+            self.prepared = Some(Prepared {
+                lowest,
+                levels: root.levels,
+                frame: self.frame(lowest),
+            });
         }
         path
+    }
+
+    /// The path that was prepared last, if it is that to a node.
+    #[inline]
+    fn prepared_for(&self, lowest: MapKey, root: &MapRoot) -> Option<Prepared> {
+        (self.prepared).filter(|prepared| prepared.lowest == lowest && prepared.levels == root.levels)
     }
 
     /// The same for the part of the path that stands on a level and above. The map reaches the page.
@@ -555,10 +574,17 @@ impl Maps {
             level: child.level + 1,
             index: child.index >> FANOUT_BITS,
         };
-        let Some(frame) = self.nodes.get(parent) else {
-            return Entry::NONE;
+        // A page's neighbour was there a moment ago, mostly.
+        let prepared = self.prepared_for(parent, root);
+        let frame = if let Some(frame) = prepared.and_then(|prepared| prepared.frame) {
+            frame
+        } else {
+            let Some(frame) = self.nodes.get(parent) else {
+                return Entry::NONE;
+            };
+            self.mark_dirty(parent);
+            frame
         };
-        self.mark_dirty(parent);
         let bytes = pages.bytes_mut(frame);
         let old = entry_in(bytes, child.index);
         put_entry(bytes, child.index, entry);

@@ -1,7 +1,7 @@
 //! Work of checkpoints and syncs on page maps: make pending changes, take maps down, set entries.
 
 use crate::checkpoint::Step;
-use crate::event::{DirtyPage, Event, Failure};
+use crate::event::{DirtyPage, Failure};
 use crate::map::{Discard, Entry, MISSING_MAX, MapKey, MapRoot, NODE_ENTRIES, Path};
 use crate::pending::MapChanges;
 use crate::store::{COST_FREE, COST_READ, OnDamage, Store};
@@ -217,23 +217,17 @@ impl Store {
         let Some(mut root) = self.table.get(key.base).map(|row| row.map) else {
             return Entry::NONE;
         };
+        let before = root;
         let old = self.maps.set_child(world, &mut root, key, entry);
-        self.table.set_map(key.base, root);
+        if root != before {
+            self.table.set_map(key.base, root);
+        }
         old
     }
 
     /// Gives the frame of a dirty page back.
     pub(crate) fn give_back(&mut self, page: &DirtyPage) {
-        self.events.tell(written(page));
-    }
-}
-
-/// The event that gives a frame back.
-pub(crate) fn written(page: &DirtyPage) -> Event {
-    Event::PageWritten {
-        base: page.base,
-        page: page.page,
-        frame: page.frame,
+        self.events.tell_page(page);
     }
 }
 

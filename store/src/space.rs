@@ -233,11 +233,26 @@ impl Promises {
         self.lent.inner += room.inner;
         loan.room.leaves += room.leaves;
         loan.room.inner += room.inner;
+        self.hand_over(loan, base, page);
+        Ok(())
+    }
+
+    /// The same for a neighbour of the page that was lent last, which shares the whole path with it; `false` for another page, and then nothing was done.
+    pub(crate) fn lend_beside(&mut self, loan: &mut Loan, base: u64, page: u64) -> bool {
+        let is_beside = loan
+            .last
+            .is_some_and(|last| key_above(last.0, last.1, 1) == key_above(base, page, 1));
+        if is_beside {
+            self.hand_over(loan, base, page);
+        }
+        is_beside
+    }
+
+    fn hand_over(&mut self, loan: &mut Loan, base: u64, page: u64) {
         loan.last = Some((base, page));
         let before = self.total();
         self.remove(base, page);
         loan.blocks += before - self.total();
-        Ok(())
     }
 
     /// A job is over: it has no more what was lent to it. Nodes that it has not made may be promised again now.

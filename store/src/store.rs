@@ -17,7 +17,7 @@ use crate::checksum::Checksums;
 use crate::containers::List;
 use crate::containers::{Boxed, Map, Queue, boxed};
 use crate::copies::Copies;
-use crate::event::{CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket};
+use crate::event::{CheckpointKind, DirtyPage, Event, Events, Failure, MountMode, NotBegun, Stats, Ticket, written};
 use crate::geometry::Geometry;
 use crate::heap::NoHeap;
 use crate::io::{Io, Purpose};
@@ -31,7 +31,6 @@ use crate::pending::{MapChanges, Pending};
 use crate::record::ObjectRecord;
 use crate::rows::LeafRead;
 use crate::scrub::Scrub;
-use crate::settle::written;
 use crate::snapshots::Snapshots;
 use crate::space::{Loan, POOL, Promises};
 use crate::sync::SyncGroup;
@@ -183,9 +182,9 @@ const COST_BLOCK_OF_RUN: u64 = 3_100;
 /// The cost of `SipHash` over a block: the checksum of superblocks, and one that a block may bear that is read in an image of version 1.
 pub(crate) const COST_SIPHASH: u64 = 10_500;
 /// The cost of the completion of a write and its map entry.
-const COST_WRITTEN: u64 = 2_400;
+const COST_WRITTEN: u64 = 1_500;
 /// The same of one that was one request with another.
-const COST_WRITTEN_BESIDE: u64 = 1_300;
+const COST_WRITTEN_BESIDE: u64 = 700;
 /// The cost of looking how a read may go on, and of asking for its block.
 pub(crate) const COST_READ: u64 = 2_400;
 /// The cost of looking at a read whose contents are on their way.
@@ -584,6 +583,12 @@ impl Store {
             Purpose::Run(_) => COST_BLOCK_OF_RUN,
             _ => COST_WRITTEN,
         }
+    }
+
+    /// From now on the caller takes pages back with the checkpoint or sync that they belong to, by [`Store::page_over`] or because it knows them, and is not told of each. To
+    /// be called before the first job.
+    pub fn omit_pages(&mut self) {
+        self.events.omits_pages = true;
     }
 
     /// Gives some heap back of lists that were long, to be called now and then.

@@ -115,7 +115,7 @@ impl Store {
     ) -> Result<Ticket, Failure> {
         let _ = &world;
         // A sync tells of each of its pages, and of its end.
-        self.expect_job(pages.len() + 1)?;
+        self.expect_job(self.events.of_pages(pages.len()) + 1)?;
         let ticket = self.new_ticket();
         // A record that names a page of no object would not be believed, and all behind it neither.
         pages.retain(|page| {
@@ -493,7 +493,7 @@ impl SyncGroup {
                 let before = self.next;
                 let Some(at) = self.next_place() else { return Ok(true) };
                 let page = self.requests[at.0].pages[at.1];
-                if !store.grow_map(world, page.base, page.page)? {
+                if store.grow_map(world, page.base, page.page)?.is_none() {
                     self.next = before;
                     return Ok(false);
                 }

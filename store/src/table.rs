@@ -124,6 +124,8 @@ pub(crate) struct Table {
     hand: usize,
     /// The place in its leaf of the row that was found last: who changes pages of an object asks for its row many times for each.
     recent: Cell<usize>,
+    /// The leaf that was looked for last, and the addresses that belong to it: who asks for a row asks for its neighbours, too. None when a node has come or gone since.
+    near: Cell<Option<(NodeId, u64, u64)>>,
     /// Blocks of nodes and bodies that are gone; the next checkpoint sets them free.
     released: List<u64>,
     /// Room for the nodes that a put may make, so that it cannot fail half-way.
@@ -156,6 +158,7 @@ impl Table {
             idle_max: usize::MAX,
             hand: 0,
             recent: Cell::new(0),
+            near: Cell::new(None),
             released: List::default(),
             spare_rows: Vec::new(),
             spare_children: Vec::new(),
@@ -229,15 +232,29 @@ impl Table {
 
     /// The leaf that an address belongs to.
     fn leaf_of(&self, address: u64) -> NodeId {
-        let mut id = self.root;
-        while let Body::Inner(children) = self.body(id) {
-            let at = children.partition_point(|&(key, _)| key <= address);
-            match children.get(at.saturating_sub(1)) {
-                Some(&(_, child)) => id = child,
-                None => break,
-            }
+        self.leaf_and_range(address).0
+    }
+
+    /// The leaf that an address belongs to, and what may stand in it.
+    #[inline]
+    pub(crate) fn leaf_and_range(&self, address: u64) -> (NodeId, (u64, u64)) {
+        match self.near.get() {
+            Some((leaf, from, end)) if from <= address && address < end => (leaf, (from, end)),
+            _ => self.search_leaf(address),
         }
-        id
+    }
+
+    #[inline(never)]
+    fn search_leaf(&self, address: u64) -> (NodeId, (u64, u64)) {
+        let (mut id, mut range) = (self.root, (0, u64::MAX));
+        while let Body::Inner(children) = self.body(id) {
+            let at = children.partition_point(|&(key, _)| key <= address).saturating_sub(1);
+            let Some(&(_, child)) = children.get(at) else { break };
+            range = range_of_child(children, at, range);
+            id = child;
+        }
+        self.near.set(Some((id, range.0, range.1)));
+        (id, range)
     }
 
     /// The row of the object at `base`, if there is one and it is in memory: that of an object which somebody uses is.
@@ -258,7 +275,18 @@ impl Table {
     /// # Errors
     /// [`Absent`]: it may be in a leaf that is not in memory.
     pub(crate) fn floor(&self, address: u64) -> Result<Option<&Row>, Absent> {
-        self.floor_in(self.root, address, (0, u64::MAX))
+        let (leaf, (from, end)) = self.leaf_and_range(address);
+        match self.body(leaf) {
+            Body::Leaf(rows) => {
+                let after = rows.partition_point(|row| row.record.base <= address);
+                match rows[..after].last() {
+                    None => self.floor_in(self.root, address, (0, u64::MAX)),
+                    row => Ok(row),
+                }
+            }
+            Body::Inner(_) => Ok(None),
+            Body::Absent(_) => Err(Absent::new(leaf, from, end)),
+        }
     }
 
     fn floor_in(&self, id: NodeId, address: u64, (from, end): (u64, u64)) -> Result<Option<&Row>, Absent> {
@@ -286,7 +314,15 @@ impl Table {
     /// # Errors
     /// [`Absent`]: it may be in a leaf that is not in memory.
     pub(crate) fn ceiling(&self, address: u64) -> Result<Option<&Row>, Absent> {
-        self.ceiling_in(self.root, address, (0, u64::MAX))
+        let (leaf, (from, end)) = self.leaf_and_range(address);
+        match self.body(leaf) {
+            Body::Leaf(rows) => match rows.get(rows.partition_point(|row| row.record.base < address)) {
+                None => self.ceiling_in(self.root, address, (0, u64::MAX)),
+                row => Ok(row),
+            },
+            Body::Inner(_) => Ok(None),
+            Body::Absent(_) => Err(Absent::new(leaf, from, end)),
+        }
     }
 
     fn ceiling_in(&self, id: NodeId, address: u64, (from, end): (u64, u64)) -> Result<Option<&Row>, Absent> {

@@ -7,16 +7,17 @@ use crate::containers::Queue;
 use crate::event::{DirtyPage, Failure};
 use crate::heap::NoHeap;
 use crate::io::{Purpose, WRITES_MAX};
-use crate::map::{Entry, MISSING_MAX, Path, reach};
-use crate::store::{COST_BLOCK, COST_READ, Store};
+use crate::map::{Entry, MISSING_MAX, MapRoot, Path, reach};
+use crate::store::{COST_READ, Store};
 use crate::world::{Operation, World};
 
 /// The cost of looking whether the map of an object reaches a page, and of a level that is put on top without a node.
 const COST_GROW: u64 = 450;
 const COST_LEVEL: u64 = 600;
-/// The cost of writing a page with the one before it, in one request; and the part of any page's cost that goes to finding its place.
-const COST_BLOCK_BESIDE: u64 = 4_600;
-const COST_TAKEN: u64 = 1_800;
+/// The cost of writing a page, and of writing one with the one before it, in one request; and the part of either that goes to finding its place.
+const COST_PAGE: u64 = 4_200;
+const COST_PAGE_BESIDE: u64 = 3_400;
+const COST_TAKEN: u64 = 700;
 /// The cost of making a node.
 pub(crate) const COST_NODE: u64 = 5_000;
 
@@ -45,6 +46,26 @@ pub(crate) trait PageJob {
     fn placed(&mut self, at: Self::At, entry: Entry) -> Purpose;
     /// Requests under way.
     fn outstanding(&mut self) -> &mut usize;
+}
+
+/// What the table says of an object.
+#[derive(Copy, Clone)]
+struct KnownRow {
+    base: u64,
+    /// Its pages; none if it is gone.
+    pages: Option<u64>,
+    map: MapRoot,
+}
+
+impl KnownRow {
+    fn look_up(store: &Store, base: u64) -> Self {
+        let row = store.table.get(base);
+        Self {
+            base,
+            pages: row.map(|row| row.record.pages),
+            map: row.map(|row| row.map).unwrap_or_default(),
+        }
+    }
 }
 
 /// The pages of a job that were begun and are not on their way.
@@ -117,7 +138,8 @@ impl<At: Copy> PageWriter<At> {
             self.nodes_seen = store.nodes_came;
             self.unblock();
         }
-        while *job.outstanding() < WRITES_MAX && self.has_page(job) && store.may_go_on(COST_BLOCK) {
+        let mut known_row: Option<KnownRow> = None;
+        while *job.outstanding() < WRITES_MAX && self.has_page(job) && store.may_go_on(COST_PAGE_BESIDE) {
             let at = match self.retry.pop() {
                 Some(at) => at,
                 None => match job.next(store)? {
@@ -126,16 +148,22 @@ impl<At: Copy> PageWriter<At> {
                 },
             };
             let Some(page) = job.page(at) else { continue };
-            let row = store.table.get(page.base);
-            if !job.wants(page, row.map(|row| row.record.pages)) {
+            // Nothing but this changes rows meanwhile, and mostly all pages are of one object.
+            let known = known_row.filter(|row| row.base == page.base);
+            let mut row = known.unwrap_or_else(|| KnownRow::look_up(store, page.base));
+            if !job.wants(page, row.pages) {
                 store.spend(COST_READ);
                 store.give_back(&page);
                 continue;
             }
-            if let Some(mut root) = row.map(|row| row.map).filter(|_| job.enters_maps()) {
+            if row.pages.is_some() && job.enters_maps() {
                 let nodes = store.maps.len();
-                let path = store.prepare(world, page.base, &mut root, page.page);
-                store.table.set_map(page.base, root);
+                let before = row.map;
+                let path = store.prepare(world, page.base, &mut row.map, page.page);
+                if row.map != before {
+                    store.table.set_map(page.base, row.map);
+                }
+                known_row = Some(row);
                 match path {
                     // Nodes that were made are a step of their own.
                     Path::Ready if store.maps.len() > nodes => {
@@ -168,9 +196,9 @@ impl<At: Copy> PageWriter<At> {
                 return Ok(false);
             };
             let cost = if store.io.follows(block) {
-                COST_BLOCK_BESIDE
+                COST_PAGE_BESIDE
             } else {
-                COST_BLOCK
+                COST_PAGE
             };
             store.spend(cost - COST_TAKEN);
             let entry = Entry {
@@ -187,9 +215,9 @@ impl<At: Copy> PageWriter<At> {
 }
 
 impl Store {
-    /// Makes the map of an object reach a page, level by level: before the first path is prepared, for growing moves paths. `false` if the budget
-    /// does not allow it.
-    pub(crate) fn grow_map(&mut self, world: &mut impl World, base: u64, page: u64) -> Result<bool, Failure> {
+    /// Makes the map of an object reach a page, level by level: before the first path is prepared, for growing moves paths. Tells how many pages it reaches then;
+    /// `None` if the budget does not allow it.
+    pub(crate) fn grow_map(&mut self, world: &mut impl World, base: u64, page: u64) -> Result<Option<u64>, Failure> {
         loop {
             let row = self.table.get(base).map(|row| row.map);
             let grows = row.filter(|root| page >= reach(root.levels));
@@ -199,10 +227,12 @@ impl Store {
                 Some(_) => COST_NODE,
             };
             if !self.may_go_on(cost) {
-                return Ok(false);
+                return Ok(None);
             }
             self.spend(cost);
-            let Some(mut root) = grows else { return Ok(true) };
+            let Some(mut root) = grows else {
+                return Ok(Some(row.map_or(u64::MAX, |root| reach(root.levels))));
+            };
             if !self.maps.grow(&mut self.io.lender(world), base, &mut root) {
                 return Err(Failure::Memory);
             }

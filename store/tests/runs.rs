@@ -149,3 +149,32 @@ fn a_block_that_cannot_be_written_fails_what_needs_it() {
     assert!(write(&mut world, &mut store, 0..PAGES, 4));
     holds(&mut world, PAGES, 4);
 }
+
+/// A caller that takes pages back with the checkpoint or sync that has them is told of no page, however that ends.
+#[test]
+fn a_caller_that_knows_its_pages_is_told_of_the_end_alone() {
+    for is_sound in [true, false] {
+        let (mut world, mut store) = start(RUN_MAX);
+        store.omit_pages();
+        world.failing = (!is_sound).then_some((Operation::Write, 100..4000));
+        let pages = dirty(&mut world, &mut store, 0..40, 2);
+        let frames: Vec<Frame> = pages.iter().map(|page| page.frame).collect();
+        let begun = store.checkpoint_begin(&mut world, pages, CheckpointKind::Generation);
+        begun.expect("idle");
+        let told: Vec<Event> = core::iter::from_fn(|| store.poll(&mut world)).collect();
+        let is_done = matches!(told[..], [Event::CheckpointDone { .. }]);
+        let has_failed = matches!(told[..], [Event::CheckpointFailed { .. }]);
+        assert!(if is_sound { is_done } else { has_failed }, "{told:?}");
+        let mut back: Vec<Frame> = core::iter::from_fn(|| store.page_over())
+            .map(|page| page.frame)
+            .collect();
+        back.reverse();
+        assert_eq!(back, frames);
+        let pages = dirty(&mut world, &mut store, 0..10, 3);
+        let begun = store.sync_begin(&mut world, pages, &[BASE]);
+        let told: Vec<Event> = core::iter::from_fn(|| store.poll(&mut world)).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let done = Event::SyncDone(begun.expect("heap"));
+        assert_eq!(told[0] == done, is_sound, "{told:?}");
+    }
+}

@@ -160,6 +160,8 @@ impl Server {
         for (resource, amount) in resting.into_iter().flat_map(|amounts| KEPT.into_iter().zip(amounts)) {
             ledger.force(AccountId::ROOT, resource, amount);
         }
+        // Frames are kept until all is durable, and by then it is known which they are.
+        store.omit_pages();
         let mut log = Log::new().map_err(|_| Error::NoMemory)?;
         tell_of_mount(&mut log, world, report);
         let mut objects = Objects::default();

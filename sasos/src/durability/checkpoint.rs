@@ -464,8 +464,7 @@ impl Server {
             Event::RowsRead { key } => {
                 world.wake(Key::Page(key), u32::MAX);
             }
-            // The frame is kept until all is durable: until then a page that leaves memory could
-            // not be read back.
+            // Not told: the frame is kept until all is durable, for until then a page that leaves memory could not be read back.
             Event::PageWritten { .. } => {}
             Event::CheckpointDone { .. } => self.checkpoint_result(Ok(())),
             Event::CheckpointFailed { reason } => {

@@ -31,8 +31,8 @@ use crate::{
 /// Pages that are frozen, or let go, in one piece, at most.
 pub const PIECE_PAGES: usize = 16;
 /// The cost of freezing a page, and of letting one go, in instructions, roughly; the further cost of telling of a sync, or of giving slots back.
-const COST_FREEZE: Cost = Cost::calling(1_100, 2);
-pub(crate) const COST_LET_GO: Cost = Cost::calling(400, 1);
+const COST_FREEZE: Cost = Cost::calling(800, 2);
+pub(crate) const COST_LET_GO: Cost = Cost::calling(300, 1);
 const COST_OVER: Cost = Cost::own(1_100);
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
 const COST_BEGIN: Cost = Cost::calling(2_850, 1);
@@ -285,10 +285,13 @@ impl Server {
             }
             object.slots.touch(place.slot).dirty.clear(place.index);
             object.dirty -= 1;
-            self.pager.dirty -= 1;
-            self.ledger.give(object.account, Resource::Dirty, 1);
             frozen.pages += 1;
             frozen.next = place.address + PAGE;
+        }
+        if frozen.pages > 0 {
+            self.pager.dirty -= frozen.pages as u64;
+            let payer = self.objects.get(id).account;
+            self.ledger.give(payer, Resource::Dirty, frozen.pages as u64);
         }
         if taken_away {
             world.flush_everything();

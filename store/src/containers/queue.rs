@@ -114,6 +114,11 @@ impl<T> Queue<T> {
         self.parts.back()?.back()
     }
 
+    /// The same, to change.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.parts.back_mut()?.back_mut()
+    }
+
     /// How many there are.
     pub const fn count(&self) -> usize {
         self.count

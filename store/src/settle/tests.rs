@@ -1,6 +1,7 @@
 //! Maps that no store writes: their nodes have several parents, lead to pages of others, outside or nowhere, and all checksums are right.
 
 use super::*;
+use crate::event::Event;
 use crate::map::{FANOUT, put_entry};
 use crate::plain::PlainWorld;
 use crate::{

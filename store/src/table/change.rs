@@ -98,6 +98,7 @@ impl Table {
             body,
         };
         self.dirty += 1;
+        self.near.set(None);
         if let Some(id) = self.vacant.pop() {
             self.nodes[id as usize] = node;
             return id;
@@ -344,6 +345,7 @@ impl Table {
     }
 
     fn drop_node(&mut self, id: NodeId) -> Body {
+        self.near.set(None);
         self.soil(id);
         self.dirty -= 1;
         let node = &mut self.nodes[id as usize];

@@ -138,6 +138,7 @@ impl Table {
     /// A clean node that is being loaded; the first one made is the root.
     pub(crate) fn add_loaded(&mut self, place: Place, body: Body, summary: Summary) -> Result<NodeId, NoHeap> {
         self.nodes.reserve(1)?;
+        self.near.set(None);
         self.nodes.push_reserved(Node {
             place,
             summary,
@@ -155,6 +156,7 @@ impl Table {
             self.nodes[0].body = Body::Inner(Vec::new());
         }
         self.root = root;
+        self.near.set(None);
         Ok(())
     }
 
@@ -227,18 +229,6 @@ impl Table {
     pub(crate) fn absent_at(&self, address: u64) -> Option<Absent> {
         let (leaf, (from, end)) = self.leaf_and_range(address);
         matches!(self.body(leaf), Body::Absent(_)).then_some(Absent { leaf, from, end })
-    }
-
-    /// The leaf that an address belongs to, and what may stand in it.
-    pub(crate) fn leaf_and_range(&self, address: u64) -> (NodeId, (u64, u64)) {
-        let (mut id, mut range) = (self.root, (0, u64::MAX));
-        while let Body::Inner(children) = self.body(id) {
-            let at = children.partition_point(|&(key, _)| key <= address).saturating_sub(1);
-            let Some(&(_, child)) = children.get(at) else { break };
-            range = super::range_of_child(children, at, range);
-            id = child;
-        }
-        (id, range)
     }
 
     /// Why a leaf that is not in memory could not be read, if nobody was told yet.
