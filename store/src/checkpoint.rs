@@ -52,6 +52,8 @@ mod relief;
 
 /// Slot numbers that a checkpoint leases beyond those issued.
 pub(crate) const LEASE_SLACK: u64 = 4096;
+/// The further cost of an entry whose path is not that of the page that was begun last.
+const COST_ENTRY_APART: u64 = 600;
 /// The cost of listing a part of the table, or of passing a child that has not changed.
 const COST_LISTED: u64 = 120;
 /// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
@@ -231,6 +233,9 @@ impl Checkpoint {
         let Purpose::Write(number, entry) = purpose else { return };
         let Some(page) = self.pages.get(number) else { return };
         if result.is_ok() {
+            if !store.is_path_known(page.base, page.page) {
+                store.spend(COST_ENTRY_APART);
+            }
             let old = store.set_entry(world, page.base, page.page, entry);
             store.allocation.free(old.block);
         } else {

@@ -447,7 +447,7 @@ impl Maps {
             level: 1,
             index: index_at(page, 1),
         };
-        if page < reach(root.levels) && self.prepared_for(lowest, root).is_some() {
+        if self.is_prepared(base, root, page) {
             return Path::Ready;
         }
         if !self.grow_to(pages, base, root, page) {
@@ -462,6 +462,16 @@ impl Maps {
             });
         }
         path
+    }
+
+    /// Whether the path of a page was prepared last.
+    pub(crate) fn is_prepared(&self, base: u64, root: &MapRoot, page: u64) -> bool {
+        let lowest = MapKey {
+            base,
+            level: 1,
+            index: index_at(page, 1),
+        };
+        page < reach(root.levels) && self.prepared_for(lowest, root).is_some()
     }
 
     /// The path that was prepared last, if it is that to a node.

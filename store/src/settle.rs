@@ -195,6 +195,12 @@ impl Store {
         self.maps.prepare(&mut self.io.lender(world), base, root, page)
     }
 
+    /// Whether the path of a page is the one that was prepared last: its entry is set without a search then.
+    pub(crate) fn is_path_known(&self, base: u64, page: u64) -> bool {
+        let row = self.table.get(base);
+        row.is_some_and(|row| self.maps.is_prepared(base, &row.map, page))
+    }
+
     /// Sets the entry of a page whose path is prepared; gives the old one.
     pub(crate) fn set_entry(&mut self, world: &mut impl World, base: u64, page: u64, entry: Entry) -> Entry {
         self.set_node_entry(

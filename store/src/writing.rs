@@ -18,6 +18,8 @@ const COST_LEVEL: u64 = 600;
 const COST_PAGE: u64 = 4_200;
 const COST_PAGE_BESIDE: u64 = 3_400;
 const COST_TAKEN: u64 = 700;
+/// The further cost of a page whose path is not that of the page before it.
+const COST_PATH: u64 = 1_800;
 /// The cost of making a node.
 pub(crate) const COST_NODE: u64 = 5_000;
 
@@ -157,6 +159,13 @@ impl<At: Copy> PageWriter<At> {
                 continue;
             }
             if row.pages.is_some() && job.enters_maps() {
+                if !store.maps.is_prepared(page.base, &row.map, page.page) {
+                    if !store.may_go_on(COST_PAGE + COST_PATH) {
+                        self.retry.push_front_reserved(at);
+                        return Ok(false);
+                    }
+                    store.spend(COST_PATH);
+                }
                 let nodes = store.maps.len();
                 let before = row.map;
                 let path = store.prepare(world, page.base, &mut row.map, page.page);
