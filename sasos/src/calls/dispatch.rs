@@ -225,7 +225,12 @@ impl Server {
                 }
                 | Continuation::Growth { number, .. } => self.checkpoint_reached(number).is_none(),
                 Continuation::Snapshot { result, .. } => result.is_none(),
-                _ => self.checkpoint.is_running() || self.checkpoint.is_wanted() || self.checkpoint.is_closing(),
+                _ => {
+                    self.checkpoint.is_running()
+                        || self.checkpoint.is_wanted()
+                        || self.checkpoint.is_closing()
+                        || !self.store.is_copied()
+                }
             },
             // The end of a task, which this event may have brought about, ends callees.
             Key::Stack(space) | Key::Turn(space, _) => {

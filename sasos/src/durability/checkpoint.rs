@@ -122,6 +122,8 @@ pub struct Checkpoints {
     pub(crate) polling: bool,
     /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
     passed_over: bool,
+    /// Whether the second copy of a superblock was on its way behind the last poll: its frame comes back, for which somebody may wait.
+    copies: bool,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
     /// 1 if it discarded the end of the journal; for reports.
@@ -371,6 +373,10 @@ impl Server {
             self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;
+        let is_copied = self.store.is_copied();
+        if core::mem::replace(&mut self.checkpoint.copies, !is_copied) && is_copied {
+            world.wake(Key::Checkpoint, u32::MAX);
+        }
         self.stop_when_stable(world);
     }
 

@@ -425,9 +425,9 @@ impl Server {
         if self.checkpoint.last_failed() {
             return Err(Error::NoMemory.into());
         }
-        // One that runs gives frames back when it ends. Asking for a further one each time would
+        // One that runs gives frames back when it ends, and so does the second copy of its superblock. Asking for a further one each time would
         // never come to an end.
-        if self.checkpoint.is_running() {
+        if self.checkpoint.is_running() || !self.store.is_copied() {
             return Err(Stop::Wait(Key::Checkpoint));
         }
         if self.pager.dirty == 0 && !self.store.has_unwritten() {
