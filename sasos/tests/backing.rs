@@ -2,7 +2,11 @@
 
 mod common;
 
-use abi::{Call, Error, address::PAGE, layout::EXCEPTION_KILL};
+use abi::{
+    Call, Error,
+    address::PAGE,
+    layout::{EXCEPTION_KILL, UNMAP_ZERO},
+};
 use common::{Actor, Rig};
 use kcore::{Hardware, Machine, ThreadId};
 use sasos::{
@@ -253,4 +257,52 @@ fn a_backed_object_goes_over_to_the_task_that_begins_in_it() {
     rig.rests();
     assert_eq!(rig.server.store.object(base), None);
     assert!(rig.lives(actor));
+}
+
+/// An instruction that needs pages of two backed objects, where the account has a frame for the page table of one only, and all others of it are in another object that is not
+/// backed: each fault is helped by what the other one got, so that object is backed in the end.
+#[test]
+fn an_instruction_gets_all_its_pages_though_each_fault_is_helped_by_those_of_the_other() {
+    let mut rig = Rig::new(9, 8000, 20_000);
+    let actor = small(&mut rig);
+    let account = rig.server.tasks.get(actor.task).expect("it lives").account;
+    let left = |rig: &Rig| rig.server.ledger.left(account, Resource::Frames);
+    let most = made(&mut rig, actor, PAGES);
+    let mut filled = 0;
+    let mut fill_until = |rig: &mut Rig, frames: u64| {
+        while left(rig) > frames {
+            assert!(writes(rig, actor, most + filled * PAGE, filled + 1));
+            filled += 1;
+        }
+    };
+    // Two that are backed where they lack a frame themselves.
+    let pair = [0, 1].map(|_| {
+        let base = made(&mut rig, actor, 40);
+        fill_until(&mut rig, 30);
+        fill(&mut rig, actor, base, 40);
+        assert!(rig.server.store.object(base).is_some(), "it is backed");
+        base
+    });
+    rig.checkpoint().expect("the disk works");
+    rig.settle();
+    fill_until(&mut rig, 0);
+    // The next page takes the tables of both away. Then one frame is free.
+    assert!(writes(&mut rig, actor, most + filled * PAGE, filled + 1));
+    assert!(rig.server.store.object(most).is_none(), "it is not backed");
+    for page in left(&rig)..1 {
+        rig.call(actor, Call::PageUnMap, &[most + page * PAGE, 1, UNMAP_ZERO])
+            .expect("a page goes");
+    }
+    assert_eq!(left(&rig), 1);
+    let mut events = 0;
+    while let Some(&base) = pair.iter().find(|&&base| {
+        rig.world.kernel.enter_space(actor.space);
+        rig.world.kernel.hardware.translate(base, Touch::Read).is_err()
+    }) {
+        assert_ne!(rig.touches(actor, base, Access::Read), Some(false), "it is read");
+        events += 1;
+        assert!(events < 10_000, "it makes no progress");
+    }
+    fill(&mut rig, actor, most, PAGES);
+    rig.check();
 }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use store::{Finding, TailReason};
+use store::{Finding, ROW_ENDS, TailReason};
 
 mod repair;
 
@@ -382,11 +382,16 @@ fn check_names(volume: &mut Volume, checked: &mut Checked) {
         }
     }
     checked.names = all.len();
-    checked.unnamed = volume
-        .objects()
-        .iter()
-        .filter(|record| !reached.contains(&record.base))
-        .count();
+    let mut objects = volume.objects();
+    objects.retain(|record| !reached.contains(&record.base));
+    let ending = objects.iter().filter(|record| record.flags & ROW_ENDS != 0).count();
+    checked.unnamed = objects.len() - ending;
+    if ending > 0 {
+        checked.notes.push(format!(
+            "{} of programs that ran when the power went: gone with the next start",
+            count(ending as u64, "object")
+        ));
+    }
     if checked.unnamed > 0 {
         checked.notes.push(format!(
             "no name leads to {}, which a program may keep elsewhere; 'gond mend --name-all IMAGE' gives names, and \

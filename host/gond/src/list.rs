@@ -52,7 +52,7 @@ fn unnamed(volume: &mut Volume, all: &[Named]) -> Vec<Named> {
         .chain(system_objects())
         .collect();
     let mut records = volume.objects();
-    records.retain(|record| !reached.contains(&record.base));
+    records.retain(|record| !reached.contains(&record.base) && record.flags & store::ROW_ENDS == 0);
     let unnamed = |record| {
         Some(Named {
             path: String::new(),

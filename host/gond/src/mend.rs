@@ -114,7 +114,10 @@ fn enter_owners(volume: &mut Volume) -> Result<()> {
 /// Gives objects names of their addresses to which no directory leads; tells how many. Programs that were installed are put back otherwise.
 fn name_orphans(volume: &mut Volume) -> Result<u64> {
     let mut objects = volume.objects();
-    objects.retain(|record| !system_objects().contains(&record.base) && !image::is_installed(record));
+    // What goes with the next start would leave a name that leads nowhere.
+    objects.retain(|record| {
+        !system_objects().contains(&record.base) && !image::is_installed(record) && record.flags & store::ROW_ENDS == 0
+    });
     let kinds: Vec<_> = objects.iter().map(|record| tree::kind_of(volume, record)).collect();
     let mut named = BTreeSet::new();
     let directories = objects.iter().zip(&kinds).filter(|(_, kind)| **kind == Kind::Directory);
@@ -286,6 +289,25 @@ mod tests {
         assert_eq!(name_orphans(&mut volume).unwrap(), 0);
         let found = tree::find(&mut volume, &format!("found-{base:#x}")).unwrap();
         assert_eq!((found.kind, found.capability.address), (Kind::Data, base));
+
+        // What the next start deletes is told and gets none.
+        let ends = volume.free_address();
+        let mut record = image::new_record(ends, 3, 7, 0);
+        record.flags |= store::ROW_ENDS;
+        volume.put(&record).unwrap();
+        volume.commit().unwrap();
+        assert_eq!(name_orphans(&mut volume).unwrap(), 0);
+        drop(volume);
+        let checked = check::examine(&path).unwrap();
+        assert!(checked.faults.is_empty() && checked.unnamed == 0);
+        assert!(
+            checked
+                .notes
+                .iter()
+                .any(|note| note.contains("gone with the next start"))
+        );
+        let mut volume = Volume::open_for_change(&lock_image(&path).unwrap()).unwrap();
+
         let large = volume.free_address();
         let pages = abi::address::OBJECT_BYTES_MAX / PAGE + 1;
         volume.put(&image::new_record(large, pages, 6, 0)).unwrap();

@@ -548,8 +548,12 @@ fn refusal(path: &Path, name: &SnapshotName, error: SnapshotError) -> anyhow::Er
         SnapshotError::Exists => anyhow!(
             "there is a snapshot '{name}' of {what} already: take another name, or drop it ('./gond snapshot {what} drop {name}')"
         ),
-        SnapshotError::TooMany | SnapshotError::DiskFull => anyhow!(
+        SnapshotError::TooMany => anyhow!(
             "{error}: './gond snapshot {what} ls' tells what each snapshot holds alone, and './gond snapshot {what} drop NAME' gives that back"
+        ),
+        // There may be no snapshot to drop.
+        SnapshotError::DiskFull => anyhow!(
+            "{error}: remove objects in the system ('rm'), drop a snapshot ('./gond snapshot {what} ls' tells what each holds alone), or make the image larger ('./gond grow {what} SIZE')"
         ),
         other => anyhow!("snapshot '{name}' of {what}: {other}"),
     }

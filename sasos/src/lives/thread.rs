@@ -139,6 +139,8 @@ pub struct Thread {
     pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call, or a fault, has waited for what others give back.
     pub(crate) tries: Tries,
+    /// Faults for which something in use may have been taken back since an object was backed for it.
+    pub(crate) helped: u8,
     /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
     found_full: ([u64; 2], u8),
     /// The checkpoint that it waits for since it found the disk full.
@@ -174,6 +176,7 @@ impl Default for Thread {
             bookmark: None,
             shown: None,
             tries: Tries::default(),
+            helped: 0,
             found_full: ([0; 2], 0),
             full_until: 0,
             deadline: None,
@@ -198,6 +201,7 @@ impl Thread {
             && self.ended.head == NONE
             && self.shown.is_none()
             && self.tries == Tries::default()
+            && self.helped == 0
             && self.found_full.1 == 0
             && self.full_until == 0
     }
@@ -206,6 +210,7 @@ impl Thread {
     pub(crate) fn vacate(&mut self) {
         self.life = Life::Vacant;
         self.tries = Tries::default();
+        self.helped = 0;
         self.found_full.1 = 0;
         self.full_until = 0;
     }
@@ -644,7 +649,7 @@ mod tests {
 
     #[test]
     fn whatever_a_thread_leaves_behind_is_seen() {
-        let leaves: [fn(&mut Thread); 9] = [
+        let leaves: [fn(&mut Thread); 10] = [
             |thread| thread.life = Life::Ended,
             |thread| thread.pause = Pause::Sleeping,
             |thread| thread.continuation = Continuation::UnMaps(1, 1),
@@ -652,6 +657,7 @@ mod tests {
             |thread| thread.ended.head = 1,
             |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),
             |thread| thread.tries.pieces = 1,
+            |thread| thread.helped = 1,
             |thread| thread.found_full.1 = 1,
             |thread| thread.full_until = 1,
         ];

@@ -444,6 +444,8 @@ impl Server {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(COST_TAKES_BACK);
             tries.had_idle = true;
+            let record = self.threads.record(thread);
+            record.helped = record.helped.saturating_add(u8::from(what != 0));
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
         let takes_from_cache = may_help && lacks_cache && self.work.idles && self.idle_piece(world) == Piece::More;

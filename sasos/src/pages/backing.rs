@@ -15,7 +15,8 @@ use kcore::ThreadId;
 
 use crate::{
     Server, Step, Stop, World, accounts::Resource, directory::lists::Kind, directory::object::ObjectId,
-    durability::keeping::Becomes, lives::budget::Cost, lives::work::piece, pages::pager::FRAME_RESERVE,
+    durability::keeping::Becomes, lives::budget::Cost, lives::thread::Thread, lives::work::piece,
+    pages::pager::FRAME_RESERVE,
 };
 
 /// Pages in memory with which an object is worth it: a row, and the nodes of a map, take some.
@@ -25,6 +26,8 @@ const LOOKED_AT: usize = 128;
 const COST_LOOKED_AT: Cost = Cost::own(40);
 /// Objects that cannot be backed after which a thread is refused what it lacks.
 const FAILURES_MAX: u8 = 4;
+/// Faults of a thread for which something in use is taken back before it has an object backed first.
+const HELPED_MOST: u8 = 16;
 /// Frames that an access takes at most: a page, its page table, and those above in the domain.
 const FEW: u64 = 5;
 
@@ -88,6 +91,19 @@ impl Server {
         let next = self.checkpoint.next();
         self.objects.get_mut(id).stays_until = next;
         Err(Error::NoMemory.into())
+    }
+
+    /// The same before anything is taken back, once in a while: an instruction may need pages of several backed objects, its own among them, and each of its faults be helped by
+    /// what the others got, for ever.
+    pub(crate) fn backing_comes_first(
+        &mut self,
+        world: &impl World,
+        thread: ThreadId,
+        what: u64,
+        error: Error,
+    ) -> bool {
+        let is_due = |record: &mut Thread| record.helped >= HELPED_MOST && core::mem::take(&mut record.helped) > 0;
+        is_due(self.threads.record(thread)) && self.backing_begins(world, thread, what, error)
     }
 
     /// Begins to back an object for a thread that was refused a frame, if there is one; tells whether it did. `what` is the address of a fault, or zero for a call.

@@ -222,6 +222,9 @@ impl Server {
         access: Access,
         error: Error,
     ) -> Outcome {
+        if self.backing_comes_first(world, thread, address, error) {
+            return Outcome::Resume;
+        }
         if self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);

@@ -94,3 +94,20 @@ fn what_cannot_be_done_says_what_can() {
     assert_eq!(std::fs::read(&image).unwrap().len(), before.len());
     ok(&["check", &image]);
 }
+
+#[test]
+fn where_a_snapshot_has_no_room_there_may_be_none_to_drop() {
+    let folder = Folder::new("snapshots-full");
+    let (image, file) = (folder.file("a.img"), folder.file("in"));
+    std::fs::write(&file, noise(100_000)).unwrap();
+    ok(&["format", &image, "--bare", "--disk-size", "512K"]);
+    ok(&["import", &image, &file, "first"]);
+    ok(&["import", &image, &file, "second"]);
+    let complaint = refused(&["snapshot", &image, "keep", "one"], 1);
+    assert!(
+        complaint.contains("('rm')") && complaint.contains(&format!("gond grow {image} SIZE")),
+        "{complaint}"
+    );
+    ok(&["grow", &image, "600K"]);
+    ok(&["snapshot", &image, "keep", "one"]);
+}
