@@ -47,6 +47,8 @@ use crate::{
 
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
 const CHECKPOINTS_THAT_HELP: u8 = 3;
+/// Pages that one instruction may need: of its code, of what it reads, of what it writes, two each.
+const PAGES_OF_INSTRUCTION: usize = 6;
 
 /// The remedies that were tried for a thread that lacks something.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
@@ -139,8 +141,8 @@ pub struct Thread {
     pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call, or a fault, has waited for what others give back.
     pub(crate) tries: Tries,
-    /// Faults for which something in use may have been taken back since an object was backed for it.
-    pub(crate) helped: u8,
+    /// The last pages at whose faults something in use may have been taken back, and how often that was since the last of them was another.
+    pub(crate) helped: ([u64; PAGES_OF_INSTRUCTION], u8),
     /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
     found_full: ([u64; 2], u8),
     /// The checkpoint that it waits for since it found the disk full.
@@ -176,7 +178,7 @@ impl Default for Thread {
             bookmark: None,
             shown: None,
             tries: Tries::default(),
-            helped: 0,
+            helped: ([0; PAGES_OF_INSTRUCTION], 0),
             found_full: ([0; 2], 0),
             full_until: 0,
             deadline: None,
@@ -201,7 +203,7 @@ impl Thread {
             && self.ended.head == NONE
             && self.shown.is_none()
             && self.tries == Tries::default()
-            && self.helped == 0
+            && self.helped.1 == 0
             && self.found_full.1 == 0
             && self.full_until == 0
     }
@@ -210,9 +212,20 @@ impl Thread {
     pub(crate) fn vacate(&mut self) {
         self.life = Life::Vacant;
         self.tries = Tries::default();
-        self.helped = 0;
+        self.helped.1 = 0;
         self.found_full.1 = 0;
         self.full_until = 0;
+    }
+
+    /// Counts a fault at which something in use may be taken back: an instruction may need some pages of which each has what was taken from another.
+    pub(crate) fn note_help(&mut self, page: u64) {
+        let (pages, times) = &mut self.helped;
+        if pages.contains(&page) {
+            *times = times.saturating_add(1);
+        } else {
+            pages.rotate_right(1);
+            (pages[0], *times) = (page, 0);
+        }
     }
 
     /// Counts a write that finds the disk full, or a call where `address` is zero; tells whether it may wait for one more checkpoint. An instruction may write to two pages,
@@ -657,7 +670,7 @@ mod tests {
             |thread| thread.ended.head = 1,
             |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),
             |thread| thread.tries.pieces = 1,
-            |thread| thread.helped = 1,
+            |thread| thread.helped.1 = 1,
             |thread| thread.found_full.1 = 1,
             |thread| thread.full_until = 1,
         ];

@@ -444,8 +444,9 @@ impl Server {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(COST_TAKES_BACK);
             tries.had_idle = true;
-            let record = self.threads.record(thread);
-            record.helped = record.helped.saturating_add(u8::from(what != 0));
+            if what != 0 {
+                self.threads.record(thread).note_help(what);
+            }
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
         let takes_from_cache = may_help && lacks_cache && self.work.idles && self.idle_piece(world) == Piece::More;

@@ -15,8 +15,7 @@ use kcore::ThreadId;
 
 use crate::{
     Server, Step, Stop, World, accounts::Resource, directory::lists::Kind, directory::object::ObjectId,
-    durability::keeping::Becomes, lives::budget::Cost, lives::thread::Thread, lives::work::piece,
-    pages::pager::FRAME_RESERVE,
+    durability::keeping::Becomes, lives::budget::Cost, lives::work::piece, pages::pager::FRAME_RESERVE,
 };
 
 /// Pages in memory with which an object is worth it: a row, and the nodes of a map, take some.
@@ -28,6 +27,8 @@ const COST_LOOKED_AT: Cost = Cost::own(40);
 const FAILURES_MAX: u8 = 4;
 /// Faults of a thread for which something in use is taken back before it has an object backed first.
 const HELPED_MOST: u8 = 16;
+/// Such faults at the same few pages after which it is refused.
+const HELPED_IN_VAIN: u8 = 128;
 /// Frames that an access takes at most: a page, its page table, and those above in the domain.
 const FEW: u64 = 5;
 
@@ -102,8 +103,20 @@ impl Server {
         what: u64,
         error: Error,
     ) -> bool {
-        let is_due = |record: &mut Thread| record.helped >= HELPED_MOST && core::mem::take(&mut record.helped) > 0;
-        is_due(self.threads.record(thread)) && self.backing_begins(world, thread, what, error)
+        let times = self.threads.record(thread).helped.1;
+        let begins = times >= HELPED_MOST && self.backing_begins(world, thread, what, error);
+        if begins {
+            self.threads.record(thread).helped.1 = 0;
+        }
+        begins
+    }
+
+    /// Whether a fault of a thread may be helped by taking back what is in use: where that was so often, and nothing could be backed, it gets on no more, and is refused.
+    pub(crate) fn help_may_help(&mut self, thread: ThreadId) -> bool {
+        let times = &mut self.threads.record(thread).helped.1;
+        let may = *times < HELPED_IN_VAIN;
+        *times = if may { *times } else { 0 };
+        may
     }
 
     /// Begins to back an object for a thread that was refused a frame, if there is one; tells whether it did. `what` is the address of a fault, or zero for a call.
