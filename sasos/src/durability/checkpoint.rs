@@ -38,6 +38,14 @@ const COST_ARRIVAL: Cost = Cost::calling(1_600, 4);
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
+/// The second copy of a superblock. Its frame comes back, for which somebody may wait.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+enum SecondCopy {
+    #[default]
+    Written,
+    UnderWay,
+}
+
 /// The checkpoint that is running.
 pub(crate) struct Running {
     pub(crate) number: u64,
@@ -122,8 +130,8 @@ pub struct Checkpoints {
     pub(crate) polling: bool,
     /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
     passed_over: bool,
-    /// Whether the second copy of a superblock was on its way behind the last poll: its frame comes back, for which somebody may wait.
-    copies: bool,
+    /// That of the last superblock, behind the last poll.
+    second_copy: SecondCopy,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
     /// 1 if it discarded the end of the journal; for reports.
@@ -373,8 +381,14 @@ impl Server {
             self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;
-        let is_copied = self.store.is_copied();
-        if core::mem::replace(&mut self.checkpoint.copies, !is_copied) && is_copied {
+        let copy = if self.store.is_copied() {
+            SecondCopy::Written
+        } else {
+            SecondCopy::UnderWay
+        };
+        if (core::mem::replace(&mut self.checkpoint.second_copy, copy), copy)
+            == (SecondCopy::UnderWay, SecondCopy::Written)
+        {
             world.wake(Key::Checkpoint, u32::MAX);
         }
         self.stop_when_stable(world);
