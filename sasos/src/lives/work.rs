@@ -412,6 +412,7 @@ impl Server {
             what,
             ..Tries::default()
         };
+        let is_another = record.tries.what != what;
         if record.tries.what == what {
             tries = record.tries;
             tries.pieces += if self.work.is_idle() { 1 } else { TRY };
@@ -444,9 +445,6 @@ impl Server {
             self.idle_anew(short.unwrap_or(AccountId::ROOT));
             self.budget.at_least(COST_TAKES_BACK);
             tries.had_idle = true;
-            if what != 0 {
-                self.threads.record(thread).note_help(what);
-            }
         }
         let may_help = lacks && !self.work.is_empty() && tries.pieces < TRIES_MAX;
         let takes_from_cache = may_help && lacks_cache && self.work.idles && self.idle_piece(world) == Piece::More;
@@ -461,6 +459,9 @@ impl Server {
         if lacks_cache && !self.is_cache_short(error) {
             // There is room. Others may fill it before this one has some.
             tries.had_idle = false;
+        }
+        if again && is_another && lacks_memory(error) {
+            self.threads.record(thread).note_help(what);
         }
         self.threads.record(thread).tries = if again {
             tries

@@ -104,11 +104,22 @@ impl Server {
         error: Error,
     ) -> bool {
         let times = self.threads.record(thread).helped.1;
-        let begins = times >= HELPED_MOST && self.backing_begins(world, thread, what, error);
+        let begins = times % HELPED_MOST == HELPED_MOST - 1 && self.backing_begins(world, thread, what, error);
         if begins {
-            self.threads.record(thread).helped.1 = 0;
+            // Objects may be found again and again that cannot be backed.
+            self.threads.record(thread).helped.1 += 1;
         }
         begins
+    }
+
+    /// Counts a read for which room had to be made, as a fault that is helped is; whether that was so often at the same few pages that each must have taken the place of another.
+    pub(crate) fn reads_in_vain(&mut self, page: u64) -> bool {
+        let thread = self.current;
+        self.threads.find(thread).is_some() && {
+            let record = self.threads.record(thread);
+            record.note_help(page);
+            record.helped.1 >= HELPED_IN_VAIN
+        }
     }
 
     /// Whether a fault of a thread may be helped by taking back what is in use: where that was so often, and nothing could be backed, it gets on no more, and is refused.

@@ -79,8 +79,12 @@ impl Server {
                 return Err(Stop::Wait(Key::Page(first)));
             }
             // The store takes a frame for what it reads.
+            let is_short = world.frames_free() <= FRAME_RESERVE;
             while world.frames_free() <= FRAME_RESERVE {
                 self.make_room(world)?;
+            }
+            if is_short && self.reads_in_vain(address) {
+                return Err(Error::NoMemory.into());
             }
             let mut most = self.pages_ahead(world, id, address);
             if self.pager.expect_reads(most).is_err() {
