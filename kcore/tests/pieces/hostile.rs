@@ -1,12 +1,12 @@
 //! Threads that keep others from the end of their operations, or leave flushes open behind them.
 
 use abi::{
-    Rights,
+    Error, Rights,
     nucleus::{ANYONE, Call, EXCHANGE_READ, EXCHANGE_WRITE, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
 };
 use kcore::ThreadId;
 
-use crate::rig::{Answer, FROM, Rig};
+use crate::rig::{Answer, FROM, LARGE, Rig, receive, send};
 
 /// A hostile space with a pager: its threads fill the page for which the pager answers, and give that page on.
 struct Hostile {
@@ -341,4 +341,29 @@ fn nothing_is_claimed_in_a_space_that_is_gone() {
     all.space = all.rig.last_space;
     let pieces = all.waits();
     assert!(pieces < 100, "{pieces} pieces");
+}
+
+/// A receiver waits whenever the sender's time has come, and has another message before the item is given.
+#[test]
+fn a_sender_is_not_kept_beyond_its_timeout() {
+    let mut rig = Rig::new();
+    let (sender, receiver, mate) = (rig.mate(), rig.other(), rig.mate());
+    rig.items(sender, 1, LARGE);
+    let mut answer = rig.begin(sender, Call::Ipc, send(receiver, 1, 100));
+    let mut rounds = 0;
+    while answer.is_none() {
+        assert!(rounds < 20, "its time is over since {rounds} times that");
+        rounds += 1;
+        rig.kernel.hardware.now_ns += 100_000;
+        rig.kernel.tick();
+        assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+        // It does what it had to do, and that is not all.
+        answer = rig.go_on(sender);
+        assert_eq!(rig.begin(mate, Call::Ipc, send(receiver, 0, 0)), Some(Ok((0, 0))));
+        if answer.is_none() {
+            answer = rig.go_on(sender);
+        }
+    }
+    assert_eq!(answer, Some(Err(Error::TimedOut)));
+    assert_eq!(rounds, 1);
 }

@@ -72,7 +72,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.waits_for(to, me) {
             return match self.transfer((me, to), request, me, steps) {
                 Ok(Progress::Done) => Sent::To(to),
-                Ok(Progress::More) if self.is_late(me, request.send_us()) => failed(Error::TimedOut),
+                // Its time came while it waited: with another one from now on, a receiver that waits just then, again and again, would have it for ever.
+                Ok(Progress::More) if resumed == Resumed::TimedOut || self.is_late(me, request.send_us()) => {
+                    failed(Error::TimedOut)
+                }
                 Ok(Progress::More) => {
                     self.begin_giving(to);
                     Sent::Ended(Outcome::Again)
