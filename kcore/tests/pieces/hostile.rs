@@ -4,7 +4,7 @@ use abi::{
     Error, Rights,
     nucleus::{ANYONE, Call, EXCHANGE_READ, EXCHANGE_WRITE, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
 };
-use kcore::ThreadId;
+use kcore::{ThreadId, thread::State};
 
 use crate::rig::{Answer, FROM, LARGE, Rig, receive, send};
 
@@ -366,4 +366,36 @@ fn a_sender_is_not_kept_beyond_its_timeout() {
     }
     assert_eq!(answer, Some(Err(Error::TimedOut)));
     assert_eq!(rounds, 1);
+}
+
+/// Messages that are refused when most of them is given, one after another: a receiver that waits for nobody is not kept by them.
+#[test]
+fn who_looks_for_messages_is_not_kept_by_those_that_are_refused() {
+    let mut rig = Rig::new();
+    let (receiver, senders) = (rig.other(), [rig.mate(), rig.mate()]);
+    let spoilt = |rig: &mut Rig, sender| {
+        let mut words = vec![];
+        for item in 0..2 {
+            words.extend([fpage(FROM + (item << LARGE), LARGE, Rights::RW), MAP]);
+        }
+        words.extend([0xfff, MAP]);
+        rig.words(sender, &words);
+        assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 3, u32::MAX)), None);
+    };
+    for sender in senders {
+        spoilt(&mut rig, sender);
+    }
+    let mut answer = rig.begin(receiver, Call::Ipc, receive(timeouts(0, 0)));
+    let mut pieces = 1;
+    while answer.is_none() {
+        assert!(pieces < 100, "{pieces} pieces");
+        pieces += 1;
+        answer = rig.go_on(receiver);
+        for sender in senders {
+            if rig.state(sender) == State::Ready {
+                spoilt(&mut rig, sender);
+            }
+        }
+    }
+    assert_eq!(answer, Some(Err(Error::TimedOut)));
 }
