@@ -399,3 +399,30 @@ fn who_looks_for_messages_is_not_kept_by_those_that_are_refused() {
     }
     assert_eq!(answer, Some(Err(Error::TimedOut)));
 }
+
+/// Items of which the sender has nothing, in messages that are refused in the end: an event looks at few of them.
+#[test]
+fn items_of_nothing_are_paid_for() {
+    let mut rig = Rig::new();
+    let receiver = rig.other();
+    let senders: Vec<ThreadId> = (0..10).map(|_| rig.other()).collect();
+    for &sender in &senders {
+        let nothing = (0..7).flat_map(|item| [fpage(FROM + (item << 12), 12, Rights::RW), MAP]);
+        let words: Vec<u64> = nothing.chain([0xfff, MAP]).collect();
+        rig.words(sender, &words);
+        assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 8, u32::MAX)), None);
+    }
+    assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+    let refused = |rig: &Rig| {
+        let are_ready = senders.iter().filter(|&&sender| rig.state(sender) == State::Ready);
+        are_ready.count()
+    };
+    // Eight items each, at some 1,250 instructions.
+    assert!(refused(&rig) < 2, "{} messages", refused(&rig));
+    while rig.goes_on(receiver) {
+        let before = refused(&rig);
+        let _ = rig.go_on(receiver);
+        assert!(refused(&rig) < before + 3, "{} messages", refused(&rig) - before);
+    }
+    assert_eq!(refused(&rig), senders.len());
+}
