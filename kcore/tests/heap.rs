@@ -67,8 +67,10 @@ fn rig() -> Rig {
     rig
 }
 
-/// Units, nodes, frames, and threads that are there.
-fn look(rig: &Rig) -> (Vec<Option<(u32, u32)>>, u32, u64, Vec<State>) {
+/// Units of spaces, nodes, frames, and threads that are there.
+type Look = (Vec<Option<(u32, u32)>>, u32, u64, Vec<State>);
+
+fn look(rig: &Rig) -> Look {
     let kernel = &rig.kernel;
     let quota = (0..40).map(|number| kernel.free_space_quota(kcore::SpaceId(number)));
     let threads = kernel.threads().table.iter().take(40).map(|thread| match thread.state {
