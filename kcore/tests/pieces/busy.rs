@@ -1,5 +1,10 @@
 //! Busy servers under random events, one piece at a time, judged by a model: a message arrives once or its sender hears why not, timeouts are kept, and nobody
 //! waits for somebody who waits for him, or who is gone.
+#![allow(
+    clippy::struct_excessive_bools,
+    clippy::too_many_lines,
+    reason = "a judge looks at many things at once"
+)]
 
 use abi::{
     Error, Rights,
@@ -85,7 +90,7 @@ impl World {
             short: seed % 2 == 1,
             spaces: vec![0],
             threads: Vec::new(),
-            does: Default::default(),
+            does: std::collections::BTreeMap::new(),
             labels: 0,
             last: (0, 0),
             counts: Counts::default(),
@@ -265,7 +270,6 @@ impl World {
         };
         let from = match self.random.below(8) {
             0 => any,
-            1 => ANYONE,
             2 | 3 => to,
             4 if queued.is_some() => queued.expect("one").0,
             5 | 6 if to != 0 => 0,
