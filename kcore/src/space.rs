@@ -123,8 +123,13 @@ pub struct Space {
     /// Some of these slots: all, if they are as many as the links.
     listed: [u32; LISTED],
     listed_count: u8,
+    /// Its place in [`Spaces::kept`], if it has one.
+    kept: u8,
     live: bool,
 }
+
+/// Spaces whose translations may be kept at once. All of them are looked at where something is taken that any may have, however many spaces there are.
+const KEPT_MAX: usize = 64;
 
 /// Spaces that may exist, on any machine. Each has a tag of its own; tag 0 is the kernel's.
 pub const SPACES_MAX: usize = 4095;
@@ -149,6 +154,10 @@ pub struct Spaces {
     tags: Tags,
     /// Whether translations may be kept over loads of another root.
     keeps: bool,
+    /// The spaces whose translations may be kept, by number; a new one takes the place of the one that was noted first.
+    kept: [u32; KEPT_MAX],
+    /// The place that is taken next.
+    kept_next: usize,
 }
 
 /// The place of a slot's entry: indices into the three upper levels.
@@ -175,6 +184,8 @@ impl Spaces {
             free: Vec::with_capacity(most),
             most,
             keeps: tags == Tags::Present,
+            kept: [u32::MAX; KEPT_MAX],
+            kept_next: 0,
             tags,
         }
     }
@@ -189,8 +200,23 @@ impl Spaces {
     /// The root of this space was loaded, so all that is remembered under its tag is true.
     pub(crate) fn loaded(&mut self, id: SpaceId) {
         if self.keeps {
+            if self.kept[usize::from(self.get(id).kept)] != id.0 {
+                self.note_kept(id);
+            }
             self.get_mut(id).load |= KEEP_TRANSLATIONS;
         }
+    }
+
+    /// A space gets a place among those whose translations may be kept, and the one that has it forgets its own.
+    #[cold]
+    fn note_kept(&mut self, id: SpaceId) {
+        let place = self.kept_next;
+        self.kept_next = (place + 1) % KEPT_MAX;
+        let before = core::mem::replace(&mut self.kept[place], id.0);
+        if let Some(space) = self.slots.get_mut(before as usize) {
+            space.load &= !KEEP_TRANSLATIONS;
+        }
+        self.get_mut(id).kept = place as u8;
     }
 
     /// Something was taken from this space: the next load forgets its translations.
@@ -204,8 +230,10 @@ impl Spaces {
     /// Something was taken from a leaf, which any space may hold.
     pub(crate) fn forget_all(&mut self) {
         if self.keeps {
-            for space in &mut self.slots {
-                space.load &= !KEEP_TRANSLATIONS;
+            for &number in &self.kept {
+                if let Some(space) = self.slots.get_mut(number as usize) {
+                    space.load &= !KEEP_TRANSLATIONS;
+                }
             }
         }
     }
@@ -288,6 +316,7 @@ impl Spaces {
             links: 0,
             listed: [0; LISTED],
             listed_count: 0,
+            kept: 0,
             live: true,
         });
         Ok(SpaceId(self.slots.len() as u32 - 1))
@@ -540,6 +569,7 @@ mod tests {
             links: 0,
             listed: [0; LISTED],
             listed_count: 0,
+            kept: 0,
             live: true,
         }
     }
@@ -560,6 +590,36 @@ mod tests {
         assert_eq!(spaces.get(SpaceId(0)).load, 0x1001 | KEEP_TRANSLATIONS);
         spaces.forget_all();
         assert_eq!(spaces.get(SpaceId(0)).load, 0x1001);
+    }
+
+    #[test]
+    fn few_spaces_keep_translations_however_many_there_are() {
+        let mut spaces = Spaces::new(Tags::Present, u64::MAX);
+        for number in 0..1000 {
+            let load = spaces.load_value(Frame::named(1), number);
+            spaces.slots.push(space(load));
+        }
+        let kept = |spaces: &Spaces| {
+            let keeps = |id: &u32| spaces.get(SpaceId(*id)).load & KEEP_TRANSLATIONS != 0;
+            (0..1000).filter(keeps).collect::<Vec<u32>>()
+        };
+        for number in 0..1000 {
+            spaces.loaded(SpaceId(number));
+        }
+        assert_eq!(kept(&spaces), (1000 - KEPT_MAX as u32..1000).collect::<Vec<u32>>());
+        // One that goes between two of them takes nobody else's place.
+        for number in [990, 991, 990, 991, 990] {
+            spaces.forget(SpaceId(number));
+            spaces.loaded(SpaceId(number));
+        }
+        assert_eq!(kept(&spaces).len(), KEPT_MAX);
+        spaces.forget_all();
+        assert_eq!(kept(&spaces), []);
+        spaces.loaded(SpaceId(3));
+        spaces.loaded(SpaceId(999));
+        assert_eq!(kept(&spaces), [3, 999]);
+        spaces.forget_all();
+        assert_eq!(kept(&spaces), []);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Threads that keep others from the end of their operations, or leave flushes open behind them.
 
 use abi::{
-    Rights,
+    Error, Rights,
     nucleus::{ANYONE, Call, EXCHANGE_READ, EXCHANGE_WRITE, MAP, NO_TIMEOUTS, fpage, tag, timeouts},
 };
-use kcore::ThreadId;
+use kcore::{ThreadId, thread::State};
 
-use crate::rig::{Answer, FROM, Rig};
+use crate::rig::{Answer, FROM, LARGE, Rig, receive, send};
 
 /// A hostile space with a pager: its threads fill the page for which the pager answers, and give that page on.
 struct Hostile {
@@ -341,4 +341,88 @@ fn nothing_is_claimed_in_a_space_that_is_gone() {
     all.space = all.rig.last_space;
     let pieces = all.waits();
     assert!(pieces < 100, "{pieces} pieces");
+}
+
+/// A receiver waits whenever the sender's time has come, and has another message before the item is given.
+#[test]
+fn a_sender_is_not_kept_beyond_its_timeout() {
+    let mut rig = Rig::new();
+    let (sender, receiver, mate) = (rig.mate(), rig.other(), rig.mate());
+    rig.items(sender, 1, LARGE);
+    let mut answer = rig.begin(sender, Call::Ipc, send(receiver, 1, 100));
+    let mut rounds = 0;
+    while answer.is_none() {
+        assert!(rounds < 20, "its time is over since {rounds} times that");
+        rounds += 1;
+        rig.kernel.hardware.now_ns += 100_000;
+        rig.kernel.tick();
+        assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+        // It does what it had to do, and that is not all.
+        answer = rig.go_on(sender);
+        assert_eq!(rig.begin(mate, Call::Ipc, send(receiver, 0, 0)), Some(Ok((0, 0))));
+        if answer.is_none() {
+            answer = rig.go_on(sender);
+        }
+    }
+    assert_eq!(answer, Some(Err(Error::TimedOut)));
+    assert_eq!(rounds, 1);
+}
+
+/// Messages that are refused when most of them is given, one after another: a receiver that waits for nobody is not kept by them.
+#[test]
+fn who_looks_for_messages_is_not_kept_by_those_that_are_refused() {
+    let mut rig = Rig::new();
+    let (receiver, senders) = (rig.other(), [rig.mate(), rig.mate()]);
+    let spoilt = |rig: &mut Rig, sender| {
+        let mut words = vec![];
+        for item in 0..2 {
+            words.extend([fpage(FROM + (item << LARGE), LARGE, Rights::RW), MAP]);
+        }
+        words.extend([0xfff, MAP]);
+        rig.words(sender, &words);
+        assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 3, u32::MAX)), None);
+    };
+    for sender in senders {
+        spoilt(&mut rig, sender);
+    }
+    let mut answer = rig.begin(receiver, Call::Ipc, receive(timeouts(0, 0)));
+    let mut pieces = 1;
+    while answer.is_none() {
+        assert!(pieces < 100, "{pieces} pieces");
+        pieces += 1;
+        answer = rig.go_on(receiver);
+        for sender in senders {
+            if rig.state(sender) == State::Ready {
+                spoilt(&mut rig, sender);
+            }
+        }
+    }
+    assert_eq!(answer, Some(Err(Error::TimedOut)));
+}
+
+/// Items of which the sender has nothing, in messages that are refused in the end: an event looks at few of them.
+#[test]
+fn items_of_nothing_are_paid_for() {
+    let mut rig = Rig::new();
+    let receiver = rig.other();
+    let senders: Vec<ThreadId> = (0..10).map(|_| rig.other()).collect();
+    for &sender in &senders {
+        let nothing = (0..7).flat_map(|item| [fpage(FROM + (item << 12), 12, Rights::RW), MAP]);
+        let words: Vec<u64> = nothing.chain([0xfff, MAP]).collect();
+        rig.words(sender, &words);
+        assert_eq!(rig.begin(sender, Call::Ipc, send(receiver, 8, u32::MAX)), None);
+    }
+    assert_eq!(rig.begin(receiver, Call::Ipc, receive(NO_TIMEOUTS)), None);
+    let refused = |rig: &Rig| {
+        let are_ready = senders.iter().filter(|&&sender| rig.state(sender) == State::Ready);
+        are_ready.count()
+    };
+    // Eight items each, at some 1,250 instructions.
+    assert!(refused(&rig) < 2, "{} messages", refused(&rig));
+    while rig.goes_on(receiver) {
+        let before = refused(&rig);
+        let _ = rig.go_on(receiver);
+        assert!(refused(&rig) < before + 3, "{} messages", refused(&rig) - before);
+    }
+    assert_eq!(refused(&rig), senders.len());
 }

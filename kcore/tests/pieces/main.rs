@@ -3,6 +3,7 @@
 #[path = "../fake/mod.rs"]
 mod fake;
 
+mod busy;
 mod hostile;
 mod rig;
 

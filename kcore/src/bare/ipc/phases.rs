@@ -44,7 +44,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             if receiver != NONE {
                 self.forget_going(me);
             }
-            self.receive_half(me, &request.receiving(), &mut steps)
+            self.receive_half(me, &request.receiving(), resumed, &mut steps)
         };
         if receiver != NONE {
             self.pass_to(receiver);
@@ -72,7 +72,10 @@ impl<H: Hardware> Kernel<H, Bare> {
         if self.waits_for(to, me) {
             return match self.transfer((me, to), request, me, steps) {
                 Ok(Progress::Done) => Sent::To(to),
-                Ok(Progress::More) if self.is_late(me, request.send_us()) => failed(Error::TimedOut),
+                // Its time came while it waited: with another one from now on, a receiver that waits just then, again and again, would have it for ever.
+                Ok(Progress::More) if resumed == Resumed::TimedOut || self.is_late(me, request.send_us()) => {
+                    failed(Error::TimedOut)
+                }
                 Ok(Progress::More) => {
                     self.begin_giving(to);
                     Sent::Ended(Outcome::Again)
@@ -102,8 +105,9 @@ impl<H: Hardware> Kernel<H, Bare> {
         self.thread(thread).ipc.waits_for(self.id_of(sender).0)
     }
 
-    fn receive_half(&mut self, me: u32, request: &Request, steps: &mut i32) -> Outcome {
+    fn receive_half(&mut self, me: u32, request: &Request, resumed: Resumed, steps: &mut i32) -> Outcome {
         let from = request.from;
+        let mut has_refused = false;
         self.acknowledge(me, from);
         if self.take_interrupt(me, from) {
             return Outcome::Resume;
@@ -117,8 +121,11 @@ impl<H: Hardware> Kernel<H, Bare> {
                     self.sent(sender, me, &sending);
                     return Outcome::Resume;
                 }
+                // One that waits for nobody begins no long message after the other: senders whose messages are refused in the end would keep it.
+                Ok(Progress::More) if has_refused && request.receive_us() == 0 && resumed != Resumed::First => break,
                 Ok(Progress::More) => return self.again_as(me, request),
                 Err(error) => {
+                    has_refused = true;
                     self.fail(sender, error);
                     *steps -= REFUSAL_STEPS;
                     if *steps <= 0 {

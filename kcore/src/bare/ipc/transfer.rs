@@ -48,6 +48,9 @@ pub(in crate::bare) fn how(word: u64) -> Result<How, Error> {
     }
 }
 
+/// Further steps of an item of which nothing is there: no page pays for the look.
+const NOTHING_STEPS: i32 = 4 * UNIT;
+
 impl<H: Hardware> Kernel<H, Bare> {
     /// Whether an fpage of a space keeps off what is the kernel's: message buffers, and the root program.
     pub(in crate::bare) fn is_given(&self, space: SpaceId, page: Fpage) -> bool {
@@ -177,8 +180,12 @@ impl<H: Hardware> Kernel<H, Bare> {
             }
             let word = first + 2 * going.items;
             let (what, way) = (self.message_word(sender, word), self.message_word(sender, word + 1));
+            let before = going.given;
             if self.give((from, what), (to, window), way, going)? == Progress::More {
                 return Ok(Progress::More);
+            }
+            if going.given == before {
+                going.spend(NOTHING_STEPS);
             }
             going.begin_item(going.items + 1);
         }

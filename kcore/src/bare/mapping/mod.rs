@@ -156,6 +156,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             let seed = self.hardware.random();
             self.half.mapping.tree.prepare(frames / 4, seed)?;
         }
+        self.half.mapping.tree.make_room(quota)?;
         self.half.mapping.largest = largest.min(2);
         let mut work = self.work(&Going::default());
         let number = work.root_space(quota)?;

@@ -303,6 +303,12 @@ impl Tree {
         Ok(())
     }
 
+    /// Room to note all nodes that so many units pay for: to move the notes of many to a larger place is long work.
+    pub fn make_room(&mut self, units: u32) -> Result<(), Error> {
+        let missing = (units as usize / CHUNK + 1).saturating_sub(self.chunks.len());
+        self.chunks.try_reserve_exact(missing).map_err(|_| Error::NoMemory)
+    }
+
     /// Whether [`Self::prepare`] is to be called first.
     pub fn is_unprepared(&self) -> bool {
         self.buckets.is_empty()

@@ -24,7 +24,7 @@ use crate::{
 const FLAGS_FREE: u64 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x800;
 
 /// Steps of a thread's end, beside those of the threads that wait for it.
-const END_STEPS: i32 = 64;
+const END_STEPS: i32 = 80;
 
 /// General registers, which stand first in a context and in [`Registers`], in the same order.
 const GENERAL: usize = 15;
