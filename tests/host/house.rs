@@ -135,6 +135,7 @@ const UNSAFE_PLACES: &[&str] = &[
     // An allocator that fails on purpose.
     "sasos/tests/allocation.rs",
     "sasos/tests/growth.rs",
+    "kcore/tests/heap.rs",
     "sasos/tests/heap.rs",
     "store/tests/allocation.rs",
     "store/tests/heap.rs",
