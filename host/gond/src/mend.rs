@@ -114,7 +114,7 @@ fn enter_owners(volume: &mut Volume) -> Result<()> {
 /// Gives objects names of their addresses to which no directory leads; tells how many. Programs that were installed are put back otherwise.
 fn name_orphans(volume: &mut Volume) -> Result<u64> {
     let mut objects = volume.objects();
-    // What goes with the next start would leave a name that leads nowhere.
+    // An object that the next start deletes gets no name: the name would lead nowhere then.
     objects.retain(|record| {
         !system_objects().contains(&record.base) && !image::is_installed(record) && record.flags & store::ROW_ENDS == 0
     });
@@ -290,7 +290,7 @@ mod tests {
         let found = tree::find(&mut volume, &format!("found-{base:#x}")).unwrap();
         assert_eq!((found.kind, found.capability.address), (Kind::Data, base));
 
-        // What the next start deletes is told and gets none.
+        // An object that the next start deletes gets no name, and a check tells of it.
         let ends = volume.free_address();
         let mut record = image::new_record(ends, 3, 7, 0);
         record.flags |= store::ROW_ENDS;

@@ -1,6 +1,6 @@
 //! Images that a stranger has made: blocks of a good image with snapshots and a journal are changed, and all checksums are right all the same.
 //!
-//! Whoever has the key of an image can seal it again behind any change. So here each block is believed (`store::seal_for_believers`), and a life of a seed changes one to
+//! A stranger who has the key of an image can change it and make its checksums right again. So here each block is believed whatever it holds (`store::seal_for_believers`), and each seed changes one to
 //! five fields: to other numbers, to the numbers of other blocks (so that nodes lead to each other), to what another block has there. Nothing that may then be done with the image
 //! may panic, go on for ever, or lose a page of memory; each refusal is a sentence. What is *shown* is the stranger's.
 //!
@@ -357,7 +357,7 @@ fn use_image(medium: &Medium, rng: &mut Rng, tally: &mut Tally) {
             store.dismantle(&mut world);
         }
         world.must_be_empty(what);
-        // What was written is an image like any other.
+        // The image that this has left must be as harmless.
         world.left = REQUESTS;
         if mode != MountMode::ReadOnly
             && let Some((store, _)) = tally.note("again", Store::mount(&mut world, MountMode::ReadWrite))

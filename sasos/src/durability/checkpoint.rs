@@ -38,14 +38,6 @@ const COST_ARRIVAL: Cost = Cost::calling(1_600, 4);
 /// Failed syncs that are remembered for those who wait for them.
 const FAILURES_MAX: usize = 256;
 
-/// The second copy of a superblock. Its frame comes back, for which somebody may wait.
-#[derive(Copy, Clone, PartialEq, Eq, Default)]
-enum SecondCopy {
-    #[default]
-    Written,
-    UnderWay,
-}
-
 /// The checkpoint that is running.
 pub(crate) struct Running {
     pub(crate) number: u64,
@@ -130,8 +122,6 @@ pub struct Checkpoints {
     pub(crate) polling: bool,
     /// Whether the last poll left nothing of the allowance for a piece of freezing or letting go.
     passed_over: bool,
-    /// That of the last superblock, behind the last poll.
-    second_copy: SecondCopy,
     /// Journal records that the mount replayed; for reports.
     pub replayed: u64,
     /// 1 if it discarded the end of the journal; for reports.
@@ -374,6 +364,7 @@ impl Server {
             return;
         }
         self.checkpoint.polling = true;
+        let was_copied = self.store.is_copied();
         while let Some(event) = self.store.poll_within(world, self.budget.left_to_store()) {
             self.store_event(world, &event);
         }
@@ -381,14 +372,8 @@ impl Server {
             self.checkpoint.freezing = Some(Freezing::new(self.checkpoint.next()));
         }
         self.checkpoint.polling = false;
-        let copy = if self.store.is_copied() {
-            SecondCopy::Written
-        } else {
-            SecondCopy::UnderWay
-        };
-        if (core::mem::replace(&mut self.checkpoint.second_copy, copy), copy)
-            == (SecondCopy::UnderWay, SecondCopy::Written)
-        {
+        // The frame of a superblock's second copy is free now, for which somebody may wait.
+        if !was_copied && self.store.is_copied() {
             world.wake(Key::Checkpoint, u32::MAX);
         }
         self.stop_when_stable(world);

@@ -14,7 +14,10 @@
 //!
 //! When the checkpoint is over the frames are released in pieces too; only then is it over for those who wait.
 
-use abi::{Call, address::PAGE};
+use abi::{
+    Call,
+    address::{PAGE, slot_of},
+};
 use kcore::wait::Key;
 use store::{CheckpointKind, DirtyPage, Failure, Store};
 
@@ -34,6 +37,8 @@ pub const PIECE_PAGES: usize = 16;
 const COST_FREEZE: Cost = Cost::calling(800, 2);
 pub(crate) const COST_LET_GO: Cost = Cost::calling(300, 1);
 const COST_OVER: Cost = Cost::own(1_100);
+/// The further cost of letting a page go whose page table is not that of the page before it: its object and its slot are looked for.
+const COST_GOES_APART: Cost = Cost::own(500);
 /// The cost of the end of the phase: the store begins the checkpoint, and those who waited are woken.
 const COST_BEGIN: Cost = Cost::calling(2_850, 1);
 /// Bytes of heap without which no piece is begun: what the list may grow by, and to spare.
@@ -203,12 +208,18 @@ impl Server {
 
     fn let_go_piece<W: World>(&mut self, world: &mut W) {
         let failed = self.checkpoint.last_result().is_some_and(|result| result.is_err());
+        let mut table = None;
         for _ in 0..PIECE_PAGES {
             if !self.budget.spend(COST_LET_GO) {
                 return;
             }
             if let Some(page) = self.store.page_over() {
+                let slot = slot_of(page.base + page.page * PAGE);
+                let is_paid = table.replace(slot) == Some(slot) || self.budget.spend(COST_GOES_APART);
                 self.let_go(world, &page, failed);
+                if !is_paid {
+                    return;
+                }
             } else if self.checkpoint_over_step(world) {
                 self.budget.spend(COST_OVER);
             } else {

@@ -50,6 +50,27 @@ const CHECKPOINTS_THAT_HELP: u8 = 3;
 /// Pages that one instruction may need: of its code, of what it reads, of what it writes, two each.
 const PAGES_OF_INSTRUCTION: usize = 6;
 
+/// The faults of a thread that were helped by taking back things in use, or clean pages for a read: an instruction may need some pages of which each gets what was taken from another, for ever.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Helped {
+    /// The last pages at which that was.
+    pages: [u64; PAGES_OF_INSTRUCTION],
+    /// How often it was at one of these, since another page was the last of them.
+    pub(crate) times: u8,
+}
+
+impl Helped {
+    /// Counts one at a page.
+    pub(crate) fn note(&mut self, page: u64) {
+        if self.pages.contains(&page) {
+            self.times = self.times.saturating_add(1);
+        } else {
+            self.pages.rotate_right(1);
+            (self.pages[0], self.times) = (page, 0);
+        }
+    }
+}
+
 /// The remedies that were tried for a thread that lacks something.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tries {
@@ -141,8 +162,7 @@ pub struct Thread {
     pub(crate) shown: Option<Boxed<Apd>>,
     /// How often that call, or a fault, has waited for what others give back.
     pub(crate) tries: Tries,
-    /// The last pages at whose faults something in use may have been taken back, and how often that was since the last of them was another.
-    pub(crate) helped: ([u64; PAGES_OF_INSTRUCTION], u8),
+    pub(crate) helped: Helped,
     /// The last two pages of which a write found the disk full, and how often that was since the second of them was another.
     found_full: ([u64; 2], u8),
     /// The checkpoint that it waits for since it found the disk full.
@@ -178,7 +198,7 @@ impl Default for Thread {
             bookmark: None,
             shown: None,
             tries: Tries::default(),
-            helped: ([0; PAGES_OF_INSTRUCTION], 0),
+            helped: Helped::default(),
             found_full: ([0; 2], 0),
             full_until: 0,
             deadline: None,
@@ -203,7 +223,7 @@ impl Thread {
             && self.ended.head == NONE
             && self.shown.is_none()
             && self.tries == Tries::default()
-            && self.helped.1 == 0
+            && self.helped.times == 0
             && self.found_full.1 == 0
             && self.full_until == 0
     }
@@ -212,20 +232,9 @@ impl Thread {
     pub(crate) fn vacate(&mut self) {
         self.life = Life::Vacant;
         self.tries = Tries::default();
-        self.helped.1 = 0;
+        self.helped = Helped::default();
         self.found_full.1 = 0;
         self.full_until = 0;
-    }
-
-    /// Counts a fault at which something in use may be taken back: an instruction may need some pages of which each has what was taken from another.
-    pub(crate) fn note_help(&mut self, page: u64) {
-        let (pages, times) = &mut self.helped;
-        if pages.contains(&page) {
-            *times = times.saturating_add(1);
-        } else {
-            pages.rotate_right(1);
-            (pages[0], *times) = (page, 0);
-        }
     }
 
     /// Counts a write that finds the disk full, or a call where `address` is zero; tells whether it may wait for one more checkpoint. An instruction may write to two pages,
@@ -670,7 +679,7 @@ mod tests {
             |thread| thread.ended.head = 1,
             |thread| thread.shown = Some(boxed(Apd::EMPTY).expect("memory")),
             |thread| thread.tries.pieces = 1,
-            |thread| thread.helped.1 = 1,
+            |thread| thread.helped.times = 1,
             |thread| thread.found_full.1 = 1,
             |thread| thread.full_until = 1,
         ];

@@ -461,7 +461,7 @@ impl Server {
             tries.had_idle = false;
         }
         if again && is_another && lacks_memory(error) {
-            self.threads.record(thread).note_help(what);
+            self.threads.record(thread).helped.note(what);
         }
         self.threads.record(thread).tries = if again {
             tries

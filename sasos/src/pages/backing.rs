@@ -25,7 +25,7 @@ const LOOKED_AT: usize = 128;
 const COST_LOOKED_AT: Cost = Cost::own(40);
 /// Objects that cannot be backed after which a thread is refused what it lacks.
 const FAILURES_MAX: u8 = 4;
-/// Faults of a thread for which something in use is taken back before it has an object backed first.
+/// Faults at the same few pages for which things in use are taken back, before a thread has an object backed first.
 const HELPED_MOST: u8 = 16;
 /// Such faults at the same few pages after which it is refused.
 const HELPED_IN_VAIN: u8 = 128;
@@ -94,8 +94,7 @@ impl Server {
         Err(Error::NoMemory.into())
     }
 
-    /// The same before anything is taken back, once in a while: an instruction may need pages of several backed objects, its own among them, and each of its faults be helped by
-    /// what the others got, for ever.
+    /// Begins to back an object for a fault before anything in use is taken back, where that has helped often at the same few pages.
     pub(crate) fn backing_comes_first(
         &mut self,
         world: &impl World,
@@ -103,28 +102,28 @@ impl Server {
         what: u64,
         error: Error,
     ) -> bool {
-        let times = self.threads.record(thread).helped.1;
+        let times = self.threads.record(thread).helped.times;
         let begins = times % HELPED_MOST == HELPED_MOST - 1 && self.backing_begins(world, thread, what, error);
         if begins {
-            // Objects may be found again and again that cannot be backed.
-            self.threads.record(thread).helped.1 += 1;
+            // Not set to zero: objects may be found again and again that cannot be backed.
+            self.threads.record(thread).helped.times += 1;
         }
         begins
     }
 
-    /// Counts a read for which room had to be made, as a fault that is helped is; whether that was so often at the same few pages that each must have taken the place of another.
+    /// Counts a read of the thread that is served, for which a frame was made free; tells whether that was so often at the same few pages that each takes the place of another.
     pub(crate) fn reads_in_vain(&mut self, page: u64) -> bool {
-        let thread = self.current;
-        self.threads.find(thread).is_some() && {
-            let record = self.threads.record(thread);
-            record.note_help(page);
-            record.helped.1 >= HELPED_IN_VAIN
-        }
+        let Some(_) = self.threads.find(self.current) else {
+            return false;
+        };
+        let helped = &mut self.threads.record(self.current).helped;
+        helped.note(page);
+        helped.times >= HELPED_IN_VAIN
     }
 
-    /// Whether a fault of a thread may be helped by taking back what is in use: where that was so often, and nothing could be backed, it gets on no more, and is refused.
-    pub(crate) fn help_may_help(&mut self, thread: ThreadId) -> bool {
-        let times = &mut self.threads.record(thread).helped.1;
+    /// Whether things in use may be taken back for a fault. If they were so often at the same few pages, the thread gets on no more: this fault is refused, and the count begins anew.
+    pub(crate) fn may_be_helped(&mut self, thread: ThreadId) -> bool {
+        let times = &mut self.threads.record(thread).helped.times;
         let may = *times < HELPED_IN_VAIN;
         *times = if may { *times } else { 0 };
         may

@@ -225,7 +225,7 @@ impl Server {
         if self.backing_comes_first(world, thread, address, error) {
             return Outcome::Resume;
         }
-        if self.help_may_help(thread) && self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
+        if self.may_be_helped(thread) && self.ends_may_help(world, thread, address & !(PAGE - 1), error) {
             // The list may have ended the thread.
             return self.settle(world, thread, 0, Outcome::Resume);
         }

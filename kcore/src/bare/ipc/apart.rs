@@ -151,7 +151,7 @@ impl<H: Hardware> Kernel<H, Bare> {
         Some(Apart::GoesOn)
     }
 
-    /// What a thread waits to send to this one, and how many words: a message of words alone.
+    /// The message that a sender has waiting for this thread, and the number of its words. None if it has more than words, or needs the general way.
     #[inline(always)]
     fn waiting_message(&self, thread: &Thread, sender: u32) -> Option<(Request, usize)> {
         let request = self.request_of(sender);

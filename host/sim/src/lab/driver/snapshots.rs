@@ -38,7 +38,7 @@ pub(super) struct Kept {
     waits: Option<(Act, String)>,
     runs: Option<(Act, String)>,
     names: u64,
-    /// What the state was at each that was ever begun.
+    /// The state at the moment of each snapshot that was ever begun, by its name.
     ever: BTreeMap<String, State>,
 }
 
