@@ -56,11 +56,13 @@ pub(crate) const LEASE_SLACK: u64 = 4096;
 const COST_ENTRY_APART: u64 = 600;
 /// The cost of listing a part of the table, or of passing a child that has not changed.
 const COST_LISTED: u64 = 120;
+/// The cost of forgetting a deletion, beside that of its step.
+const COST_FORGOTTEN: u64 = 200;
 /// The cost of a part of the table as bytes, beside that of each of its rows; and of their checksum and the request.
 const COST_ENCODE: u64 = 1_500;
 const COST_ENCODED_ROW: u64 = 250;
 const COST_SUM: u64 = 4_900;
-/// Small things that are done in one step of the end: a deletion that is forgotten costs some 340 instructions.
+/// Small things that are done in one step of the end.
 const STEP_PIECE: usize = 4;
 
 /// How far a phase got.
@@ -120,6 +122,8 @@ pub(crate) struct Checkpoint {
     /// The second copy of the superblock, and whether it is stable.
     copy: Option<Frame>,
     copied: bool,
+    /// Whether its superblock waits for an event of its own.
+    put_off: bool,
     lease: u64,
     entered: Option<Phase>,
     /// Whether the disk has done its part, and up to which address deletions that are durable are no longer noted.
@@ -171,6 +175,7 @@ impl Checkpoint {
             number: 0,
             copy: None,
             copied: false,
+            put_off: false,
             lease: 0,
             entered: None,
             is_ending: false,
@@ -343,10 +348,11 @@ impl Checkpoint {
                 if entering && store.breaks.keeps(Invariant::FlushFirst) {
                     self.submit(store, world, Operation::Flush, 0, Frame(0), Purpose::Flush);
                 }
-                Ok(self.when_quiet())
+                Ok(self.when_superblock_may_go(store))
             }
             Phase::Superblock => {
                 if entering {
+                    self.put_off = false;
                     store.spend(COST_BLOCK + COST_SIPHASH);
                     self.write_superblock(store, world)?;
                 }
@@ -668,6 +674,7 @@ impl Checkpoint {
                 break;
             };
             if before < self.number {
+                store.spend(COST_FORGOTTEN);
                 store.deleted.remove(base);
             }
             self.forgotten = base + 1;

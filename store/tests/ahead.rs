@@ -5,8 +5,8 @@ mod plain;
 use plain::PlainWorld;
 use std::ops::Range;
 use store::{
-    BLOCK, BadPage, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode, ObjectRecord,
-    Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store, Ticket,
+    BLOCK, BadPage, Budget, CheckpointKind, DirtyPage, Disk, DiskError, Event, FormatOptions, Frame, MountMode,
+    ObjectRecord, Operation, PageFlags, Pages, QueueFull, Random, ReadStart, Request, Store, Ticket,
 };
 
 const BLOCKS: u64 = 40_000;
@@ -357,4 +357,31 @@ fn blocks_taken_beside_a_checkpoint_are_bounded() {
     }
     let taken = free - store.stats().free;
     assert!((1000..=4000).contains(&taken), "{taken} blocks");
+}
+
+/// Polls, each with the budget of an event of which others have used some, until the superblock of a checkpoint is asked for. In the first of them the last blocks before it are complete.
+fn polls_before_superblock(used: u64) -> usize {
+    let (mut world, mut store) = sample();
+    begin_held(&mut world, &mut store, BITMAPS);
+    world.held = 0..0;
+    let asked = world.log.len();
+    let is_superblock =
+        |&(operation, block): &(Operation, u64)| operation == Operation::Write && SUPERBLOCKS.contains(&block);
+    let mut polls = 0;
+    while !world.log[asked..].iter().any(is_superblock) {
+        let mut budget = Budget::of(12_000);
+        if used > 0 {
+            budget.spend(used);
+        }
+        while store.poll_within(&mut world, &mut budget).is_some() {}
+        polls += 1;
+        assert!(polls < 10, "others keep it from it");
+    }
+    polls
+}
+
+/// A superblock costs as much as an event may, so it is put off to the next one behind other work. Where there is some in each, it is put off once only.
+#[test]
+fn a_superblock_is_put_off_once() {
+    assert_eq!([0, 1, 2_000].map(polls_before_superblock), [2; 3]);
 }

@@ -8,11 +8,15 @@ use crate::{
     Answer, Event, Outcome, Server, World,
     durability::durable::Goal,
     durability::freeze::waits_for_freezing,
+    lives::budget::Cost,
     lives::continuation::Continuation,
     lives::thread::Caller,
     lives::work::{COST_LARGEST, PIECE, piece},
     procedures::pdx::Stage,
 };
+
+/// The cost of giving back some of the heap that long lists had.
+const COST_GIVES_BACK: Cost = Cost::own(4_500);
 
 /// The answer of a call, as who answers it has it.
 #[derive(Copy, Clone, Debug)]
@@ -107,10 +111,12 @@ impl Server {
                 if is_idle {
                     self.work_on(world);
                 }
-                self.work.give_back();
-                self.objects.give_back();
-                self.ledger.give_back();
-                self.store.give_heap_back();
+                if self.budget.has(COST_GIVES_BACK) {
+                    self.work.give_back();
+                    self.objects.give_back();
+                    self.ledger.give_back();
+                    self.store.give_heap_back();
+                }
                 Outcome::Resume
             }
         };

@@ -157,8 +157,7 @@ impl Server {
             bases.iter_mut().zip(parts).for_each(|(place, part)| *place = part);
             return self.sync_begin(world, &bases[..ranges.len()]);
         }
-        // The call has looked at them before, to see whether all is durable.
-        self.budget.spend(COST_TABLE.times(2 * (SYNC_TABLES_MAX - tables)));
+        self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
         Goal::Checkpoint(self.checkpoint_request(world))
     }
 
@@ -184,12 +183,14 @@ impl Server {
     }
 
     /// Whether the pages in some ranges, and the rows of their objects, are durable as they are. It looks at [`SYNC_TABLES_MAX`] page tables in all.
-    pub(crate) fn are_durable(&self, ranges: &[Range]) -> bool {
+    pub(crate) fn are_durable(&mut self, ranges: &[Range]) -> bool {
         let mut tables = SYNC_TABLES_MAX;
-        ranges.iter().all(|range| {
+        let all = ranges.iter().all(|range| {
             let object = self.objects.get(range.id);
             self.is_written_but_for_dirty(object) && !has_dirty(object, (range.from, range.to), &mut tables)
-        })
+        });
+        self.budget.spend(COST_TABLE.times(SYNC_TABLES_MAX - tables));
+        all
     }
 
     /// The same of an object without dirty pages.

@@ -46,7 +46,7 @@ const PIECE_HEAP: u64 = 64 << 10;
 /// The cost of a look at a page table for dirty pages.
 pub(crate) const COST_TABLE: Cost = Cost::own(120);
 /// The further cost of the first page of a page table: the store looks for its promises elsewhere than for those of the last one.
-const COST_APART: Cost = Cost::own(2_000);
+const COST_APART: Cost = Cost::own(2_400);
 /// Page tables that are looked through at once.
 const LOOK_TABLES: u64 = 16;
 

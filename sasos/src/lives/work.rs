@@ -35,7 +35,7 @@ pub(crate) const COST_LARGEST: u64 = 8_000;
 /// The cost of a piece that comes to nothing, because too little was left for it; and of taking an item off the list, which its calls may have done
 /// to the end.
 const COST_TURN: Cost = Cost::own(430);
-const COST_TAKE: Cost = Cost::own(250);
+const COST_TAKE: Cost = Cost::own(400);
 /// The most that a poll may spend on ends and have something left for the store.
 const COST_LITTLE: u64 = 3000;
 /// So much is left at least to taking back what nobody uses, for somebody who lacks it.

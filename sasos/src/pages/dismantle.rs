@@ -27,7 +27,7 @@ const COST_PAGE: Cost = Cost::calling(550, 2);
 const COST_FORGOTTEN: Cost = Cost::calling(120, 1);
 /// The further cost where the store may take a promise of space back, and that of the first one in a page table, which stands elsewhere.
 const COST_UNPROMISED: Cost = Cost::own(290);
-const COST_APART: Cost = Cost::own(1_000);
+const COST_APART: Cost = Cost::own(1_800);
 /// The cost of a page of a persistent object that is clean, where pages are looked at and dropped one by one.
 const COST_CLEAN: Cost = Cost::calling(1100, 4);
 /// The same of a page table.

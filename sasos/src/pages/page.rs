@@ -37,7 +37,9 @@ const NOTED_MAX: usize = 1 << 12;
 const NOTED_PART: u64 = 64;
 const NOTED_BLOCKS: u64 = 256;
 
-/// The cost of giving a resident page other limits, and of having the store note those of a page, in instructions, roughly.
+/// The cost of looking at each range of a flush of several, in instructions, roughly.
+const COST_RANGE: Cost = Cost::own(330);
+/// The cost of giving a resident page other limits, and of having the store note those of a page.
 const COST_LIMITED: Cost = Cost::calling(120, 1);
 const COST_NOTED: Cost = Cost::calling(1_000, 1);
 
@@ -180,6 +182,7 @@ impl Server {
             let [page, pages] = [pairs[0], pairs[1]].map(u64::from_le_bytes);
             *range = self.range(world, caller, page, pages, Rights::W)?;
         }
+        self.budget.spend(COST_RANGE.times(count));
         self.flush_ranges(world, caller, &ranges[..count as usize])
     }
 

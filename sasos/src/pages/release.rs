@@ -47,10 +47,10 @@ const COST_CALLER: Cost = Cost::calling(5_000, 12);
 /// The cost of freeing what is known of neighbouring slots, in instructions, roughly, and of looking whether blocks are charged in them; of taking back
 /// those of a slot that has some, and so many of them that cost one more.
 const COST_CHUNK: Cost = Cost::own(2_300);
-const COST_MARKS: u64 = 140;
+const COST_MARKS: u64 = 165;
 const MARKS_COUNTED: u64 = 5;
 /// Slots of which they are taken back before the budget is asked again.
-const MARKS_AT_ONCE: u64 = 16;
+const MARKS_AT_ONCE: u64 = 8;
 /// The cost of forgetting a page that is on its way, and of waking the thread that waits for it.
 const COST_FORGET: Cost = Cost::calling(430, 1);
 /// Frames that go before translations are forgotten once for all of them.

@@ -1,8 +1,9 @@
 //! Syncs that go ahead of a checkpoint: when they may begin, and what their records carry for it.
 
 use super::relief::Relief;
-use super::{Checkpoint, Phase};
+use super::{Checkpoint, Phase, Step};
 use crate::event::CheckpointKind;
+use crate::store::{COST_BLOCK, COST_SIPHASH, Store};
 
 impl Checkpoint {
     /// Whether it makes a generation.
@@ -13,7 +14,19 @@ impl Checkpoint {
     /// Whether syncs may begin beside it: the changes of its maps are made, and its superblock is not stable yet.
     pub(crate) fn takes_syncs(&self) -> bool {
         let is_on_its_way = (Phase::Doom..Phase::Second).contains(&self.phase);
-        self.makes_generation() && is_on_its_way && self.failure.is_none() && self.relief == Relief::None
+        self.makes_generation()
+            && is_on_its_way
+            && !self.put_off
+            && self.failure.is_none()
+            && self.relief == Relief::None
+    }
+
+    /// The step before its superblock, which costs as much as an event may. If something else was done in this one it is put off, once: others may do something in each. No
+    /// further sync goes ahead meanwhile.
+    pub(super) fn when_superblock_may_go(&mut self, store: &mut Store) -> Step {
+        let may_go = self.outstanding == 0
+            && (core::mem::replace(&mut self.put_off, true) || store.may_go_on(COST_BLOCK + COST_SIPHASH));
+        if may_go { Step::Complete } else { Step::Waiting }
     }
 
     /// Whether it does nothing but wait for them.
