@@ -2,8 +2,8 @@
 //!
 //! - no space has more than the space from which it has it;
 //! - a place gains only what the piece gives to it;
-//! - with enough memory, a place loses something only if the piece clears it, or it has it from a place that the piece clears or flushes, from a place of the flush
-//!   that stands open, or from a claimed place;
+//! - with enough memory, a place loses something only if the piece clears it, or it has it from a place that the piece clears or flushes, from a place of the
+//!   flush that stands open, or from a claimed place;
 //! - a flush that is done has taken its rights from every place that had them from there when it began, or was given them by such a place since, and from the
 //!   links of the flushed slots;
 //! - a translation in a TLB is allowed by the page tables;
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// A place that gets a page from one that is to lose it is to lose it, too; a place that gets another page keeps that.
+    /// A place that got a page from an owed place is owed, too; a place that got another page is owed no more.
     pub fn pass_on(&mut self, before: &Holdings, landing: &BTreeMap<Place, Place>) {
         let after = self.holdings();
         for (&place, source) in landing {
