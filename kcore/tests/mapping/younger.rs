@@ -14,7 +14,6 @@ use crate::{
 /// The other operations are those of a thread of low priority, which goes on only when the attacker wants it to. Every `renew` pieces of the victim, the attack
 /// is made anew: the flush that has the next turn is cancelled; a flush X stands open; another flush waits for X and so gets the next turn; X ends.
 /// Space `below` has the victim's page and gives it on.
-#[expect(clippy::too_many_lines, reason = "one attack, step by step")]
 fn held_up(
     victim: Operation,
     below: usize,
