@@ -1,4 +1,4 @@
-//! Every allocation of a call of the µ-kernel's fails once: an error comes back, all is as before, and the call succeeds when it is made again. The longest
+//! Each allocation of a call of the µ-kernel fails once: the call returns an error, all is as before, and the call succeeds when it is made again. The longest
 //! allocation does not grow with what users have.
 
 mod fake;
@@ -22,9 +22,9 @@ use kcore::{
 use rig::{Answer, FROM, Rig, TO, receive, send};
 
 thread_local! {
-    /// Allocations until one fails; none does at zero.
+    /// The allocation that fails, as a number of allocations from now; zero for none.
     static UNTIL_FAILURE: Cell<u64> = const { Cell::new(0) };
-    /// Bytes of the longest one.
+    /// Bytes of the longest allocation.
     static LONGEST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Failing {
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// The machine that is faked has room for all that it notes.
+/// The fake machine takes the room for its notes now, so that it allocates nothing in a call.
 fn rig() -> Rig {
     let mut rig = Rig::new();
     let root = rig.kernel.spaces().get(rig.kernel.threads().get(rig.boss).space).root();
@@ -67,7 +67,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Units of spaces, nodes, frames, and threads that are there.
+/// The units of each space, the nodes in use, the free frames, and the state of each thread.
 type Look = (Vec<Option<(u32, u32)>>, u32, u64, Vec<State>);
 
 fn look(rig: &Rig) -> Look {
@@ -85,7 +85,7 @@ fn look(rig: &Rig) -> Look {
     )
 }
 
-/// The first event of a call, with one of its allocations failing: its answer, if it has one, and whether there was that allocation.
+/// The first event of a call, of which one allocation fails. Returns the answer, if there is one, and whether the call made that allocation.
 fn armed(rig: &mut Rig, thread: ThreadId, (call, arguments): (Call, [u64; 6]), failing: u64) -> (Option<Answer>, bool) {
     rig.run(thread);
     let operation = Operation::called(call as u64, arguments);
@@ -103,7 +103,7 @@ fn armed(rig: &mut Rig, thread: ThreadId, (call, arguments): (Call, [u64; 6]), f
     (answer, has_failed)
 }
 
-/// A call with each of its allocations failing once; how many there were, and its value.
+/// Makes a call again and again, and each time the next of its allocations fails. Returns how many failed, and the value of the call that succeeds.
 fn each(rig: &mut Rig, thread: ThreadId, call: Call, arguments: [u64; 6]) -> (u64, u64) {
     for failing in 1.. {
         let before = look(rig);
@@ -157,7 +157,7 @@ fn each_allocation_of_a_call_may_fail() {
     assert!(nodes > 3, "{nodes} allocations");
     let ports = [port_fpage(0, 0), spaces[0], port_fpage(0, 16), MAP, 0, 0];
     assert!(each(&mut rig, boss, Call::Map, ports).0 > 0, "a bitmap");
-    // Granted and linked by turns, so that each needs nodes at some time.
+    // Grants and links by turns, so that each of them needs new nodes at some time.
     for round in 0..16 {
         let page = 512 + round;
         let mapped = [memory(page, 12), spaces[1], memory(page, 12), MAP, 0, 0];
@@ -176,7 +176,7 @@ fn each_allocation_of_a_call_may_fail() {
         ];
         nodes += each(&mut rig, boss, Call::Map, linked).0;
     }
-    // Items, given by the sender and taken by the receiver.
+    // Message items: the sender's call gives every other one, the receiver's call takes the rest.
     let (mate, receiver) = (rig.mate(), threads[2]);
     for page in 0..90u64 {
         rig.words(mate, &[memory(page, 12), MAP]);
@@ -213,7 +213,7 @@ fn each_allocation_of_a_call_may_fail() {
     }
 }
 
-/// What is allocated in one event does not grow with the nodes that there are: many small pieces, none of which is moved.
+/// The longest allocation of one event does not grow with the number of nodes: nodes stand in many small tables, and no table is moved.
 #[test]
 fn no_allocation_grows_with_the_nodes() {
     let mut rig = rig();

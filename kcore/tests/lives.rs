@@ -1,4 +1,4 @@
-//! Whole lives on two machines: one takes the short ways, one only the general one.
+//! Whole lives on two machines: one takes the fast paths wherever they lead, the other the general way alone.
 mod fake;
 mod ways;
 
@@ -17,7 +17,7 @@ use kcore::{
     paging,
     thread::{Operation, State, Thread},
 };
-use ways::{FIRST, Machine, PLACE, Short, Way};
+use ways::{FIRST, Machine, PLACE, Short, WAITS, Way, picture};
 
 struct World {
     machine: Machine,
@@ -96,7 +96,7 @@ impl World {
         u64::from(space.0) == self.spaces[0] & 0xffff
     }
 
-    /// The running thread has these words in its registers, and again and again in its buffer.
+    /// Puts these words into the registers of the running thread, and again and again into its buffer.
     fn writes(&mut self, words: [u64; 4]) {
         let Some(index) = self.kernel.current() else { return };
         let context = &mut self.kernel.threads_mut().table[index as usize].context;
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// What the thread has made, if it has.
+    /// The space or thread that the thread has just created, or 0.
     fn made(&self, thread: Option<u64>, step: Step) -> u64 {
         let Step::Call(Call::SpaceCreate | Call::ThreadCreate, _) = step else {
             return 0;
@@ -123,7 +123,7 @@ impl World {
         context.map_or(0, |context| if context.rax == 0 { context.rdx } else { 0 })
     }
 
-    /// One step, the same for both.
+    /// Does one step, which is the same on both machines.
     fn takes(&mut self, step: Step) {
         match step {
             Step::Call(call, arguments) => {
@@ -152,23 +152,12 @@ impl World {
             if thread.state == State::Free {
                 continue;
             }
-            let c = &thread.context;
-            let registers = [c.rax, c.rdx, c.rsi, c.r12, c.r13, c.r14, c.r15];
-            let registers = if thread.state == State::Receiving && thread.slow & WAITS == 0 {
-                [0; 7]
-            } else {
-                registers
-            };
             writeln!(
                 out,
-                "thread {index} {:x} {:?} slow {} {:?} {:x?} {:x} {:x} deadline {:?}",
+                "thread {index} {:x} slow {} {:x?} deadline {:?}",
                 thread.id.0,
-                thread.state,
                 thread.slow & !TAKES,
-                thread.operation,
-                registers,
-                c.rip,
-                c.rsp,
+                picture(thread),
                 thread.deadline()
             )
             .unwrap();
@@ -210,13 +199,11 @@ impl World {
     }
 }
 
-/// Places of threads that are looked at.
+/// The tests look at so many places of the thread table.
 const PLACES: usize = 48;
-/// An interrupt.
+/// The number of the interrupt.
 const INTERRUPT: usize = 4;
-/// In a thread's `slow`: it waits for the answer to a fault.
-const WAITS: u32 = 4;
-/// It takes items of a message, in pieces of which a short way may need fewer.
+/// In a thread's `slow`: it takes items of a message. A fast path may need fewer pieces for that.
 const TAKES: u32 = 32;
 const BASES: [u64; 6] = [
     (FIRST as u64) << 12,
@@ -265,7 +252,7 @@ fn memory(random: &mut Random, from_root: bool) -> u64 {
     }
 }
 
-/// What happens next, the same on both machines.
+/// Chooses the next step, which is the same on both machines.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Call(Call, [u64; 6]),
@@ -291,7 +278,7 @@ impl Chooser<'_> {
         of[self.random.below(N)]
     }
 
-    /// Mostly one that was made of late.
+    /// Mostly one of the youngest sixteen.
     fn one_of(&mut self, all: &[u64]) -> u64 {
         match self.below(30) {
             0 => 0,
@@ -306,7 +293,7 @@ impl Chooser<'_> {
         self.one_of(&world.threads)
     }
 
-    /// Mostly one that is there.
+    /// Mostly a space that exists.
     fn space(&mut self) -> u64 {
         let (kernel, spaces) = (&self.world.kernel, &self.world.spaces);
         let is_there = |&&id: &&u64| kernel.free_space_quota(SpaceId(id as u32 & 0xffff)).is_some();
@@ -317,7 +304,7 @@ impl Chooser<'_> {
         all[self.below(all.len())]
     }
 
-    /// Mostly one of those threads.
+    /// Mostly a thread for which `wanted` holds.
     fn of_those(&mut self, wanted: fn(&Thread) -> bool) -> u64 {
         let table = self.world.kernel.threads().table.iter().take(PLACES);
         let all: Vec<u64> = table
@@ -378,7 +365,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// A message to one that waits, from one that will.
+    /// A message to a thread that waits. The sender then waits too.
     fn exchange(&mut self) -> Step {
         let timeouts = self.any([u64::from(NEVER), 1000, 3000]);
         let to = if self.below(2) == 0 {
@@ -455,7 +442,7 @@ impl Chooser<'_> {
             11..13 => Step::Call(Call::ThreadPriority, [self.thread(), priority, 0, 0, 0, 0]),
             13 => Step::Call(Call::InterruptBind, [INTERRUPT as u64, self.thread(), 0, 0, 0, 0]),
             _ => {
-                // Registers of one that waits for a message mean nothing, so nobody reads any.
+                // No thread reads the registers of another one: those of a thread that waits for a message mean nothing.
                 let (stop, write, start) = (EXCHANGE_STOP, EXCHANGE_WRITE, EXCHANGE_START);
                 let what = self.any([stop, start, start, stop | start, write, stop | write | start]);
                 Step::Call(Call::ThreadExchange, [self.thread(), what, 0, 0, 0, 0])
@@ -464,7 +451,7 @@ impl Chooser<'_> {
     }
 }
 
-/// Nobody ends the first two threads, and the first one never waits for ever.
+/// No thread ends the first two threads, and the first one never waits for ever.
 fn careful(step: Step, me: u64, first: u64) -> Step {
     match step {
         Step::Call(Call::ThreadDelete | Call::ThreadExchange | Call::ThreadPriority, [id, ..])
@@ -480,7 +467,7 @@ fn careful(step: Step, me: u64, first: u64) -> Step {
     }
 }
 
-/// An item of one page, or of two.
+/// Makes an item one page large, or at most two.
 fn few(word: u64, two: bool) -> u64 {
     let log2 = word >> 4 & 63;
     if log2 > 13 || log2 == 13 && !two {
@@ -494,7 +481,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The words of a message that may be two items. Larger ones are given in other pieces, and others run between them.
+/// The words of a message that may be two items. They are small: the two ways would give larger items in different pieces, and other threads run between pieces.
 fn items(random: &mut Random, is_root: bool) -> [u64; 4] {
     let of_root = is_root != (random.below(16) == 0);
     [
@@ -505,7 +492,7 @@ fn items(random: &mut Random, is_root: bool) -> [u64; 4] {
     ]
 }
 
-/// One life; the events that took short ways, and all calls.
+/// One life. Returns how many events took each fast path, and how many calls there were.
 fn life(seed: u64, steps: u64) -> ([u32; Short::Kinds as usize], u64) {
     let mut random = Random(seed);
     let large = random.below(2) == 0;
@@ -543,7 +530,7 @@ fn life(seed: u64, steps: u64) -> ([u32; Short::Kinds as usize], u64) {
                 (Step::Call(Call::SpaceCreate, _), _) => world.spaces.push(made),
                 _ => world.threads.push(made),
             }
-            // What is to be done again is done.
+            // This finishes what threads have to do again.
             world.next();
             made
         });

@@ -21,9 +21,9 @@ use kcore::{
     bare::mapping::{NODE_UNITS, TABLE_UNITS},
     event::{Access, Event, Outcome},
     paging,
-    thread::{Operation, State},
+    thread::State,
 };
-use ways::{FIRST, FRAMES, Machine, PLACE, Short, Way};
+use ways::{FIRST, FRAMES, Machine, PLACE, Picture, Short, Way, picture};
 
 struct World {
     machine: Machine,
@@ -52,9 +52,6 @@ const LEAST: [[u32; Short::Kinds as usize]; 2] = [
     [439, 77, 716, 55, 18, 494, 72, 227, 2304],
     [366, 80, 2285, 53, 21, 504, 72, 274, 2259],
 ];
-
-/// All that can be told apart of a thread.
-type Picture = (State, Option<Operation>, [u64; 9]);
 
 impl World {
     fn new(way: Way, large: bool) -> Self {
@@ -85,29 +82,12 @@ impl World {
         self.kernel.hardware.table(paging::frame_of(entry))
     }
 
-    fn picture(&self) -> Vec<Picture> {
-        let thread = |&id: &u64| {
-            let thread = self.kernel.threads().get(ThreadId(id));
-            let context = &thread.context;
-            let registers = [
-                context.rax,
-                context.rdx,
-                context.rsi,
-                context.r12,
-                context.r13,
-                context.r14,
-                context.r15,
-                context.rip,
-                context.rsp,
-            ];
-            // The registers of one that waits to receive mean nothing, but where it goes on.
-            let registers = match thread.state {
-                State::Receiving => std::array::from_fn(|at| if at < 7 { 0 } else { registers[at] }),
-                _ => registers,
-            };
-            (thread.state, thread.operation, registers)
-        };
-        self.threads.iter().map(thread).collect()
+    fn pictures(&self) -> Vec<Picture> {
+        let threads = self.kernel.threads();
+        self.threads
+            .iter()
+            .map(|&id| picture(threads.get(ThreadId(id))))
+            .collect()
     }
 
     fn check(&mut self) -> Result<(), &'static str> {
@@ -123,7 +103,7 @@ fn memory(random: &mut Random, base: u64) -> u64 {
     } else {
         base
     };
-    // Addresses beyond all that there are name nothing, whatever their lower bits are.
+    // An address beyond the address space names nothing, whatever its lower bits are.
     let base = if random.below(80) == 0 {
         base | 1 << (56 + random.below(8))
     } else {
@@ -270,7 +250,7 @@ fn short_ways_do_what_the_general_one_does() {
                 world.next();
             }
             let [general, quick] = &worlds;
-            assert_eq!(general.picture(), quick.picture(), "{context}");
+            assert_eq!(general.pictures(), quick.pictures(), "{context}");
             for &id in &general.threads {
                 let same = |(general, quick): (&AtomicU64, &AtomicU64)| general.load(Relaxed) == quick.load(Relaxed);
                 let buffers = general.buffer(id).iter().zip(quick.buffer(id));
@@ -315,7 +295,7 @@ fn pages_up_to_the_message_buffers_are_given_on_the_fast_path() {
             let window = fpage(target ^ (number as u64 * PAGE), 12, Rights::R);
             let source = fpage(u64::from(source) * PAGE, 12, Rights::R);
             world.call(Call::Map, [source, space, window, MAP, 0, 0]);
-            // The first one makes the tables.
+            // The first page makes the tables.
             let fast = world.short[Short::Map as usize] - before;
             assert_eq!(fast, u32::from(is_given && number == 1), "{target:#x}");
         }
@@ -334,7 +314,7 @@ fn a_run_of_pages_is_given_and_taken_on_the_fast_path() {
         (Call::Map, [source, id, window, MAP, 0, 0], Short::Map as usize),
         (Call::Flush, [source, 7, 0, 0, 0, 0], Short::Flush as usize),
     ];
-    // One that stays makes the tables: the fast path takes no table with its last page.
+    // A page that stays makes the tables: the fast path takes no table with its last page.
     let [from, to] = [u64::from(FIRST) * PAGE, PLACE].map(|base| fpage(base + 9 * PAGE, 12, Rights::R));
     world.call(Call::Map, [from, id, to, MAP, 0, 0]);
     assert_eq!(world.next(), Some(world.threads[0]));
@@ -353,8 +333,8 @@ fn a_run_of_pages_is_given_and_taken_on_the_fast_path() {
     }
 }
 
-/// The rights to write and execute are taken on the fast path from all who have pages, whether they are small ones of the giver's or parts of a large one. Those
-/// who lost some forget their translations, and the pages are taken on the fast path behind that.
+/// The fast path takes the rights to write and execute from all spaces that have the pages, whether these are small pages of the giver's or parts of a large one.
+/// The processors drop the translations of the spaces that lost rights. Then the fast path takes the pages.
 #[test]
 fn rights_are_taken_on_the_fast_path() {
     for (large, log2) in [(false, 12), (false, 15), (true, 12), (true, 15)] {
@@ -362,7 +342,7 @@ fn rights_are_taken_on_the_fast_path() {
         let [first, second] = [1, 2].map(|number| world.spaces[number]);
         let roots = [first, second].map(|(_, space)| world.kernel.spaces().get(space).root().number());
         let [from, to] = [u64::from(FIRST) * PAGE, PLACE];
-        // One that stays makes the tables.
+        // A page that stays makes the tables.
         for (id, _) in [first, second] {
             let [from, to] = [from, to].map(|base| fpage(base + 9 * PAGE, 12, Rights::RW));
             world.call(Call::Map, [from, id, to, MAP, 0, 0]);
@@ -386,7 +366,7 @@ fn rights_are_taken_on_the_fast_path() {
             assert_eq!(world.next(), Some(world.threads[0]));
             let flushed = world.kernel.hardware.take_flushed();
             let case = format!("{large}, {log2}: {rights}");
-            // Parts that several spaces have are taken by the general way.
+            // The general way takes parts of a large page that several spaces have.
             let is_fast = !large || rights != Rights::RWX;
             assert_eq!(
                 world.short[Short::Flush as usize] - before,
@@ -418,7 +398,7 @@ fn an_fpage_of_another_size_than_its_window_takes_the_fast_path() {
     let mut world = World::new(Way::ShortFirst, false);
     let (id, space) = world.spaces[1];
     let source = fpage(u64::from(FIRST) * PAGE, 15, Rights::RW);
-    // One that stays makes the tables.
+    // A page that stays makes the tables.
     let [from, to] = [u64::from(FIRST) * PAGE, PLACE].map(|base| fpage(base + 9 * PAGE, 12, Rights::R));
     world.call(Call::Map, [from, id, to, MAP, 0, 0]);
     let windows = [
@@ -451,7 +431,7 @@ fn a_range_with_holes_takes_the_fast_path() {
             let mut world = World::new(way, false);
             let (id, space) = world.spaces[1];
             let [from, to] = [u64::from(FIRST) * PAGE, PLACE].map(|base| base + first * PAGE);
-            // It makes the tables.
+            // A page that stays makes the tables.
             let kept = [u64::from(FIRST) * PAGE, PLACE].map(|base| fpage(base, 12, Rights::R));
             world.call(Call::Map, [kept[0], id, kept[1], MAP, 0, 0]);
             assert_eq!(world.next(), Some(world.threads[0]));
@@ -547,7 +527,7 @@ fn items_of_several_pages_land_as_on_the_general_path() {
             let (id, space) = world.spaces[1];
             let base = u64::from(FIRST) * PAGE;
             let (source, window) = (fpage(base, log2, Rights::RW), fpage(PLACE, room, Rights::R));
-            // Makes the tables.
+            // This page makes the tables.
             let kept = [base, PLACE].map(|base| fpage(base + 40 * PAGE, 12, Rights::R));
             world.call(Call::Map, [kept[0], id, kept[1], MAP, 0, 0]);
             let waiting = world.threads[3];
@@ -572,7 +552,7 @@ fn items_of_several_pages_land_as_on_the_general_path() {
                 .filter(|&&entry| paging::is_present(entry))
                 .count();
             assert_eq!(pages, (1 << (log2.min(room) - 12)).min(40), "{log2}, {room}");
-            (entries, world.picture(), world.short[Short::Answer as usize])
+            (entries, world.pictures(), world.short[Short::Answer as usize])
         });
         let [general, quick] = &landed;
         assert_eq!((&general.0, &general.1), (&quick.0, &quick.1), "{log2}, {room}");
@@ -584,14 +564,14 @@ fn items_of_several_pages_land_as_on_the_general_path() {
     }
 }
 
-/// A message with an item to a thread that is no more reaches nobody, whoever waits in its place now.
+/// A message with an item to a thread that has ended reaches no thread, even if another thread waits in its place of the table now.
 #[test]
 fn an_item_for_a_thread_that_ended_goes_to_nobody() {
     for way in [Way::General, Way::ShortFirst] {
         let mut world = World::new(way, false);
         let (id, space) = world.spaces[1];
         let source = fpage(u64::from(FIRST) * PAGE, 12, Rights::R);
-        // Makes the tables: the fast path has none to make.
+        // This page makes the tables: the fast path has none to make.
         world.call(Call::Map, [source, id, fpage(PLACE + PAGE, 12, Rights::R), MAP, 0, 0]);
         let ended = world.threads[3];
         world.call(Call::ThreadDelete, [ended, 0, 0, 0, 0, 0]);
@@ -627,7 +607,7 @@ fn an_answer_to_an_exception_gives_no_page() {
         world.call(Call::SpaceControl, [id, pager, pager, 0, 0, 0]);
         let page = |base: u64| fpage(base, 12, Rights::R);
         let source = page(u64::from(FIRST) * PAGE);
-        // Makes the tables: the fast path has none to make.
+        // This page makes the tables: the fast path has none to make.
         world.call(Call::Map, [source, id, page(PAGE), MAP, 0, 0]);
         for from in [pager, ANYONE] {
             world.call(Call::Ipc, [0, from, 0, NEVER.into(), 0, 0]);

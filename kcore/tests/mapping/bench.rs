@@ -16,25 +16,34 @@ use crate::{
     world::{PAGE, RWX, SLOT, memory, walk},
 };
 
-/// Pieces that are enough for whatever stands there when a flush begins.
+/// Enough pieces for a flush of all that was given before it began.
 pub const PIECES_MAX: usize = 1000;
 /// Events of other threads between two pieces of an operation, as if that many processors ran them.
 pub const EVENTS: u64 = 24;
-/// The page of σ₀ that all comes from.
+/// The page of σ₀ from which the other spaces have theirs.
 pub const SOURCE: u64 = 0x4_0000;
-/// Pages that a space is given in turns.
+/// Places for gifts; after the last one, the first one is used again.
 pub const TARGETS: u64 = 20_000;
+
+/// An operation, with the numbers of its spaces.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    Give(How, (usize, Fpage), (usize, Fpage)),
+    /// Takes these rights.
+    Flush(Rights, (usize, Fpage)),
+    SpaceEnd(usize),
+}
 
 pub struct Bench {
     pub kernel: Kernel<Fake, Bare>,
-    /// σ₀, the flusher, those below it.
+    /// σ₀, the flusher, the spaces below it.
     pub spaces: Vec<SpaceId>,
-    /// The next page that something is given to.
+    /// The page to which the next gift goes.
     pub next: u64,
 }
 
 impl Bench {
-    /// σ₀ gives a page of that size to the flusher, and that to the third space, and so on, so many times.
+    /// σ₀ gives a page of that size to space 1, the flusher; space 1 gives it to space 2, and so on, to space `chain`.
     pub fn new(size: u8, chain: usize) -> Self {
         let frames = 8000;
         let mut kernel = Kernel::new(Fake::new(frames, Tags::Present), &[(1, frames)]);
@@ -68,7 +77,7 @@ impl Bench {
         panic!("a gift does not end");
     }
 
-    /// A gift to its end, with nobody beside it: in how many pieces.
+    /// Does all pieces of a gift, with no other operation between them. Returns how many they are.
     pub fn pieces(&mut self, from: (usize, Fpage), to: (usize, Fpage), how: How) -> usize {
         let (mut going, mut pieces) = (Going::default(), 1);
         while self.give(from, to, how, &mut going) == Ok(Progress::More) {
@@ -78,7 +87,7 @@ impl Bench {
         pieces
     }
 
-    /// Space 2 has a slot of its own behind its first one, and space 3 has so many pages of that in its first slot, each of which it gave on a dozen times.
+    /// σ₀ gives space 2 a second slot. Space 2 gives `count` pages of that to space 3, which gives each of them on 14 times.
     pub fn fill_slot(&mut self, count: u64) {
         self.map((0, memory(SOURCE + 512, SLOT, RWX)), (2, memory(512, SLOT, RWX)));
         for page in 0..count {
@@ -102,7 +111,7 @@ impl Bench {
         given.map(|given| given.progress)
     }
 
-    /// A space gives its first page on, to another page of a space each time: one piece.
+    /// One piece: a space gives its first page on, to another page of the receiver each time.
     pub fn give_on(&mut self, from: usize, to: usize, how: How) {
         self.give_page_on((from, 0), to, how);
     }
@@ -118,7 +127,7 @@ impl Bench {
         );
     }
 
-    /// One message, of eight items, that give a page on: as many as the event's steps are enough for. How many were given.
+    /// A message of eight items, each of which gives a page on. Returns how many items the steps of one event were enough for.
     pub fn message(&mut self, (from, page): (usize, u64), to: usize) -> usize {
         let mut going = Going::default();
         for given in 0..8 {
@@ -143,14 +152,25 @@ impl Bench {
         Some((self.spaces.iter().position(|&it| it == space)?, first))
     }
 
-    /// Ends an operation as a cancelled call is ended: its position goes to one that ends at once, for its source is nothing.
+    /// Does one piece of an operation. Returns whether the operation is over.
+    pub fn finishes(&mut self, operation: Operation, going: &mut Going) -> bool {
+        let result = match operation {
+            Operation::Give(how, from, to) => self.give(from, to, how, going),
+            Operation::Flush(rights, (space, what)) => Ok(self.flush(space, what, rights, going)),
+            Operation::SpaceEnd(space) => Ok(self.kernel.free_space_destroy(self.spaces[space]).expect("a space")),
+        };
+        *going = going.next_piece();
+        result != Ok(Progress::More)
+    }
+
+    /// Ends an operation as a cancelled call ends: a gift of nothing, which is over at once, takes its position.
     pub fn cancel(&mut self, going: &mut Going) {
         let nothing = memory(1 << 20, PAGE, RWX);
         let _ = self.give((5, nothing), (6, nothing), How::Grant, going);
         *going = Going::default();
     }
 
-    /// Links the flusher's first slot: one piece.
+    /// One piece: links the flusher's first slot.
     pub fn link(&mut self, to: SpaceId) {
         let slot = memory(0, SLOT, RWX);
         let from = (self.spaces[1], slot);
@@ -163,7 +183,7 @@ impl Bench {
             .expect("a flush")
     }
 
-    /// Flushes the flusher's first page while others do something between the pieces: it ends.
+    /// Flushes the flusher's first page while others do something between the pieces. Panics if the flush does not end. Returns its pieces.
     pub fn flush_among(&mut self, rights: Rights, mut others: impl FnMut(&mut Self)) -> usize {
         let mut going = Going::default();
         for piece in 1..PIECES_MAX {
@@ -182,7 +202,7 @@ impl Bench {
         walk(&self.kernel, self.spaces[space], page).map(|(_, rights)| rights)
     }
 
-    /// Another operation goes on for so many events, and begins again when it is over; how many events are left then.
+    /// Another operation goes on for at most so many events. Returns how many events are left when it is over.
     pub fn goes_on(&mut self, from: (usize, Fpage), to: (usize, Fpage), going: &mut Going, events: u64) -> u64 {
         for event in 1..=events {
             if self.give(from, to, How::Map, going) != Ok(Progress::More) {

@@ -1,5 +1,5 @@
-//! A flush stands open until its own caller comes again, for others as long as their patience lasts. One that joins it, uses up its piece before it, and is
-//! cancelled, is not to lengthen that.
+//! A flush stands open until its own caller comes again, and others wait for it as long as their patience lasts. Another flush that joins it, uses up its own
+//! piece before it comes to it, and is cancelled must not make them wait longer.
 
 use abi::Rights;
 use kcore::bare::{
@@ -8,19 +8,9 @@ use kcore::bare::{
 };
 
 use crate::{
-    bench::{Bench, SOURCE},
+    bench::{Bench, Operation, SOURCE},
     world::{PAGE, RWX, SLOT, memory},
 };
-
-/// Whose operation others keep from its end.
-#[derive(Copy, Clone, PartialEq, Debug)]
-enum Victim {
-    Flush,
-    FlushWrites,
-    Map,
-    Grant,
-    SpaceEnd,
-}
 
 fn own_flush(bench: &mut Bench, what: (u64, u8), rights: Rights, going: &mut Going) -> Progress {
     let space = bench.spaces[2];
@@ -32,9 +22,9 @@ fn own_flush(bench: &mut Bench, what: (u64, u8), rights: Rights, going: &mut Goi
     progress
 }
 
-/// Space 1 gave a slot to space 2. A thread of space 2 begins to take W from its own slot, and stays where it is. Another one does so again and again, from
-/// some pages before the slot on, and is cancelled.
-fn lengthened(victim: Victim, before: u64, every: usize, most: usize) -> Option<usize> {
+/// Space 1 gave a slot to space 2. A thread of space 2 begins to flush W from its own slot, and never goes on. Every `every` pieces of the victim, another thread
+/// of space 2 begins the same flush, but from `before` pages before the slot on, and is cancelled.
+fn lengthened(victim: Operation, before: u64, every: usize, most: usize) -> Option<usize> {
     let mut bench = Bench::new(SLOT, 1);
     let slot = memory(512, SLOT, RWX);
     bench.map((1, memory(0, SLOT, RWX)), (2, slot));
@@ -56,23 +46,10 @@ fn lengthened(victim: Victim, before: u64, every: usize, most: usize) -> Option<
     assert!(bench.kernel.mapping_open().is_some());
     let mut going = Going::default();
     for piece in 1..most {
-        let done = match victim {
-            Victim::Flush => bench.flush(1, memory(0, SLOT, RWX), RWX, &mut going) == Progress::Done,
-            Victim::FlushWrites => bench.flush(1, memory(0, PAGE, RWX), Rights::W, &mut going) == Progress::Done,
-            Victim::SpaceEnd => {
-                let space = bench.spaces[1];
-                bench.kernel.free_space_destroy(space).expect("a space") == Progress::Done
-            }
-            Victim::Map | Victim::Grant => {
-                let how = if victim == Victim::Map { How::Map } else { How::Grant };
-                bench.give((4, memory(0, SLOT, RWX)), (1, memory(0, SLOT, RWX)), how, &mut going) != Ok(Progress::More)
-            }
-        };
-        if done {
+        if bench.finishes(victim, &mut going) {
             bench.kernel.mapping_check().expect("consistent");
             return Some(piece);
         }
-        going = going.next_piece();
         if piece % every == 0 {
             let mut second = Going::default();
             // The pages before the slot and the slot itself: an aligned range of 1,024 pages.
@@ -85,14 +62,15 @@ fn lengthened(victim: Victim, before: u64, every: usize, most: usize) -> Option<
 }
 
 #[test]
-fn who_joins_a_flush_does_not_lengthen_the_waiting_for_it() {
+fn joining_a_flush_does_not_lengthen_the_waiting_for_it() {
     let mut endless = Vec::new();
+    let [slot, from] = [1, 4].map(|space| (space, memory(0, SLOT, RWX)));
     for victim in [
-        Victim::Flush,
-        Victim::FlushWrites,
-        Victim::Map,
-        Victim::Grant,
-        Victim::SpaceEnd,
+        Operation::Flush(RWX, slot),
+        Operation::Flush(Rights::W, (1, memory(0, PAGE, RWX))),
+        Operation::Give(How::Map, from, slot),
+        Operation::Give(How::Grant, from, slot),
+        Operation::SpaceEnd(1),
     ] {
         for before in 0..10 {
             for every in [1, 150] {

@@ -20,6 +20,8 @@ mod model;
 mod nodes;
 mod older;
 mod open;
+mod pieces_checks;
+mod pieces_world;
 mod random;
 mod refused;
 mod remembered;

@@ -1,4 +1,5 @@
-//! A younger one that has the turn to stand open, and never takes it, is not to hold up an older flush that never met the one that stood open.
+//! A flush waits for the one that stands open, gets the next turn to stand open, and never takes it. It must not hold up an operation that is older than it and
+//! that never met the flush that stood open.
 
 use kcore::bare::{
     going::Going,
@@ -6,38 +7,26 @@ use kcore::bare::{
 };
 
 use crate::{
-    bench::{Bench, SOURCE},
+    bench::{Bench, Operation, SOURCE},
     world::{PAGE, RWX, SLOT, memory},
 };
 
-/// Whose operation others keep from its end.
-#[derive(Copy, Clone, PartialEq, Debug)]
-enum Victim {
-    Flush,
-    Map,
-    Grant,
-    LargeMap,
-    SpaceEnd,
-    SpaceEndBelow,
-}
-
-/// Others have the turn, by a thread of low priority that goes on only when it is asked to. Between two pieces of the victim: it is cancelled, a second flush
-/// stands open, it waits for that one again, which ends. `renew`: how many pieces of the victim later it is done again.
-#[expect(clippy::too_many_lines, reason = "one attack, step by step")]
-fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize) -> Option<usize> {
-    // Who gives the page on, and to whom.
-    let (below, kid) = if victim == Victim::SpaceEndBelow {
-        (3, 6)
-    } else {
-        (2, 3)
-    };
+/// The other operations are those of a thread of low priority, which goes on only when the attacker wants it to. Every `renew` pieces of the victim, the attack
+/// is made anew: the flush that has the next turn is cancelled; a flush X stands open; another flush waits for X and so gets the next turn; X ends.
+/// Space `below` has the victim's page and gives it on.
+fn held_up(
+    victim: Operation,
+    below: usize,
+    (kids, events, renew): (usize, usize, usize),
+    most: usize,
+) -> Option<usize> {
+    let kid = if below == 2 { 3 } else { 6 };
     let mut bench = Bench::new(PAGE, below);
     let page = memory(0, PAGE, RWX);
-    let large = victim == Victim::LargeMap;
-    if large {
+    if matches!(victim, Operation::Give(_, from, _) if from == (1, memory(1024, SLOT, RWX))) {
         bench.map((0, memory(SOURCE + 1024, SLOT, RWX)), (1, memory(1024, SLOT, RWX)));
     }
-    // What X takes: space 5, which has it from 4, gave it to 6, which gives it on. The one that waits would take it from 5.
+    // Space 4 gives a page to space 5, that to space 6, and that gives it on. Flush X takes it from those below space 5, the flush that waits for X from space 5.
     bench.map((0, memory(SOURCE + 600, PAGE, RWX)), (4, page));
     bench.map((4, page), (5, page));
     bench.map((5, page), (6, page));
@@ -70,26 +59,10 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
         feed(&mut bench);
     }
     for piece in 1..most {
-        let done = match victim {
-            Victim::Flush => bench.flush(1, page, RWX, &mut going) == Progress::Done,
-            Victim::SpaceEnd | Victim::SpaceEndBelow => {
-                let space = bench.spaces[2];
-                bench.kernel.free_space_destroy(space).expect("a space") == Progress::Done
-            }
-            Victim::Map | Victim::Grant => {
-                let how = if victim == Victim::Map { How::Map } else { How::Grant };
-                bench.give((1, page), (2, page), how, &mut going) != Ok(Progress::More)
-            }
-            Victim::LargeMap => {
-                let (from, to) = (memory(1024, SLOT, RWX), memory(0, SLOT, RWX));
-                bench.give((1, from), (2, to), How::Map, &mut going) != Ok(Progress::More)
-            }
-        };
-        if done {
+        if bench.finishes(victim, &mut going) {
             bench.kernel.mapping_check().expect("consistent");
             return Some(piece);
         }
-        going = going.next_piece();
         let mut left = i64::try_from(events).expect("a few");
         for _ in 0..2 {
             bench.message((below, 0), kid);
@@ -98,7 +71,7 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
         if (piece - 1) % renew != 0 {
             continue;
         }
-        // The one that waits is cancelled.
+        // The flush that waits is cancelled.
         bench.cancel(&mut waits);
         left -= 1;
         for _ in 0..2 {
@@ -113,7 +86,7 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
             }
         }
         if bench.open().is_none_or(|(space, _)| space != 5) {
-            // The victim was first.
+            // The victim's flush stands open.
             continue;
         }
         let _ = bench.flush(4, page, RWX, &mut waits);
@@ -139,18 +112,21 @@ fn held_up(victim: Victim, kids: usize, events: usize, renew: usize, most: usize
 #[test]
 fn a_younger_one_does_not_hold_up_an_older_flush() {
     let mut endless = Vec::new();
-    for victim in [
-        Victim::Flush,
-        Victim::Map,
-        Victim::Grant,
-        Victim::LargeMap,
-        Victim::SpaceEnd,
-        Victim::SpaceEndBelow,
+    let [given, taken] = [1, 2].map(|space| (space, memory(0, PAGE, RWX)));
+    for (victim, below) in [
+        (Operation::Flush(RWX, given), 2),
+        (Operation::Give(How::Map, given, taken), 2),
+        (Operation::Give(How::Grant, given, taken), 2),
+        (
+            Operation::Give(How::Map, (1, memory(1024, SLOT, RWX)), (2, memory(0, SLOT, RWX))),
+            2,
+        ),
+        (Operation::SpaceEnd(2), 2),
+        (Operation::SpaceEnd(2), 3),
     ] {
-        for (kids, events, renew) in [(40, 15, 1), (40, 15, 60), (40, 15, 900)] {
-            let ended = held_up(victim, kids, events, renew, 20_000);
-            if ended.is_none() {
-                endless.push((victim, kids, events, renew));
+        for times in [(40, 15, 1), (40, 15, 60), (40, 15, 900)] {
+            if held_up(victim, below, times, 20_000).is_none() {
+                endless.push((victim, below, times));
             }
         }
     }

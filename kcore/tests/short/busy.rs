@@ -1,28 +1,23 @@
-//! Servers for which others wait: two machines do the same, one of them on the fast ways wherever they lead, and nothing tells them apart: threads, registers,
-//! buffers, the order in which threads wait and run.
+//! Servers for which other threads wait. Two machines do the same, one of them on the fast paths wherever they lead. Nothing tells them apart: threads,
+//! registers, buffers, and the order in which threads wait and run are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use abi::nucleus::{ANYONE, Call, NEVER, tag};
-use kcore::{
-    Hardware, SpaceId, ThreadId, paging,
-    thread::{Operation, State},
-};
+use kcore::{Hardware, SpaceId, ThreadId, paging, thread::State};
 
 use crate::{
     fake::Random,
-    ways::{Machine, Short, Way},
+    ways::{Machine, Picture, Short, Way, picture},
 };
 
 struct World {
     machine: Machine,
     spaces: Vec<(u64, SpaceId)>,
     threads: Vec<u64>,
-    /// Whom a thread called last.
+    /// The thread that each thread called last.
     awaits: std::collections::HashMap<u64, u64>,
 }
-
-type Picture = (State, Option<Operation>, [u64; 9], u32);
 
 impl World {
     fn new(way: Way) -> Self {
@@ -66,33 +61,18 @@ impl World {
         Some(self.machine.kernel.hardware.table(paging::frame_of(entry)))
     }
 
-    fn picture(&self) -> Vec<Option<Picture>> {
+    /// Of each thread that is there, also the marks that keep it from the fast paths.
+    fn pictures(&self) -> Vec<Option<(Picture, u32)>> {
+        let threads = self.machine.kernel.threads();
         let thread = |&id: &u64| {
-            let index = self.machine.kernel.threads().find(ThreadId(id))?;
-            let thread = &self.machine.kernel.threads().table[index as usize];
-            let context = &thread.context;
-            let registers = [
-                context.rax,
-                context.rdx,
-                context.rsi,
-                context.r12,
-                context.r13,
-                context.r14,
-                context.r15,
-                context.rip,
-                context.rsp,
-            ];
-            let registers = match thread.state {
-                State::Receiving => std::array::from_fn(|at| if at < 7 { 0 } else { registers[at] }),
-                _ => registers,
-            };
-            Some((thread.state, thread.operation, registers, thread.slow))
+            let thread = &threads.table[threads.find(ThreadId(id))? as usize];
+            Some((picture(thread), thread.slow))
         };
         self.threads.iter().map(thread).collect()
     }
 }
 
-/// The vector registers of the thread that runs next are the same.
+/// The vector registers of the thread that runs next must be the same on both machines.
 fn units(worlds: &mut [World; 2], context: &str) {
     let [first, second] = worlds.each_mut().map(|world| {
         let kernel = &mut world.machine.kernel;
@@ -117,7 +97,7 @@ impl World {
         Some(threads.table[index as usize].state)
     }
 
-    /// One of the threads in such a state, mostly.
+    /// Mostly a thread in a wanted state, sometimes any thread.
     fn pick(&self, random: &mut Random, wanted: impl Fn(State) -> bool) -> u64 {
         let is_wanted = |&id: &u64| self.state(id).is_some_and(&wanted);
         let all: Vec<u64> = self.threads.iter().copied().filter(is_wanted).collect();
@@ -129,7 +109,7 @@ impl World {
         }
     }
 
-    /// One of those that wait for an answer of this thread, or nobody.
+    /// A thread that waits for an answer of this thread, or 0.
     fn caller_of(&self, random: &mut Random, thread: u64) -> u64 {
         let waits = |&id: &u64| self.state(id) == Some(State::Receiving) && self.awaits.get(&id) == Some(&thread);
         let all: Vec<u64> = self.threads.iter().copied().filter(waits).collect();
@@ -148,7 +128,7 @@ impl World {
     }
 }
 
-/// A tag: mostly that of words alone.
+/// Mostly the tag of a message of words alone, sometimes any word.
 fn label(random: &mut Random) -> u64 {
     let words = match random.below(4) {
         0 => random.below(5),
@@ -211,7 +191,7 @@ fn step(random: &mut Random, world: &World) -> Step {
             };
             (to, [to, to, to, to, 0, ANYONE][random.below(6)])
         }
-        // An answer, to one that waits for it.
+        // An answer, to a thread that waits for a message.
         _ => {
             let to = world.pick(random, |state| state == State::Receiving);
             let from = match random.below(8) {
@@ -226,17 +206,17 @@ fn step(random: &mut Random, world: &World) -> Step {
     Step::Call(Call::Ipc, [to, from, label, timeouts, window, 0])
 }
 
-/// What both machines do in a step.
+/// One step of both machines.
 struct Turn {
     step: Step,
-    /// The words of the message, in registers and, told apart by the number of the step, in the buffer.
+    /// The words of the message: in registers, and mixed with the number of the step in the buffer.
     words: [u64; 4],
     number: u64,
     uses_vectors: bool,
 }
 
 impl World {
-    /// The running thread has the words in its registers and its buffer.
+    /// Puts the words into the registers and the buffer of the running thread.
     fn prepare(&mut self, turn: &Turn) {
         let Some(thread) = self.machine.kernel.current_thread_mut() else {
             return;
@@ -281,10 +261,10 @@ impl World {
     }
 }
 
-/// All threads, their registers, units and buffers are the same.
+/// All threads, their registers, vector units and buffers must be the same.
 fn compare(worlds: &mut [World; 2], context: &str) {
     let [general, quick] = &*worlds;
-    assert_eq!(general.picture(), quick.picture(), "{context}");
+    assert_eq!(general.pictures(), quick.pictures(), "{context}");
     units(worlds, context);
     let [general, quick] = &*worlds;
     for &id in &general.threads {

@@ -1,4 +1,4 @@
-//! A bare machine under calls, faults and interrupts that take the fast paths wherever they lead, or the general way alone: what tests have in common that compare the two.
+//! A bare machine whose calls, faults and interrupts take the fast paths wherever they lead, or the general way alone. Tests that compare the two share it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,17 +8,19 @@ use kcore::{
     bare::{Bare, ipc::Apart},
     event::{Access, Event, Outcome},
     paging,
-    thread::{Operation, Resumed, State},
+    thread::{Operation, Resumed, State, Thread},
 };
 
 use super::fake::{self, Fake};
 
-/// First frame of σ₀, and of its memory; a slot and some pages more.
+/// The first frame of σ₀'s memory, and how many frames it has: a slot and some pages more.
 pub const FIRST: u32 = 0x1000;
 pub const FRAMES: u32 = 0x208;
 /// The addresses at which pages are touched.
 pub const PLACE: u64 = 0x2000_0000_0000;
 
+/// In a thread's `slow`: it waits for the answer to a fault.
+pub const WAITS: u32 = 4;
 /// In a thread's `slow`: its end has begun.
 const ENDS: u32 = 64;
 
@@ -42,6 +44,29 @@ pub enum Short {
     Over,
     Waits,
     Kinds,
+}
+
+/// What a program can tell apart of a thread: its state, its operation, its registers, and where it goes on.
+pub type Picture = (State, Option<Operation>, [u64; 7], [u64; 2]);
+
+/// The registers of a thread that waits for a message are not compared: the message overwrites them. Those of a thread that waits for the answer to a fault
+/// stay.
+pub fn picture(thread: &Thread) -> Picture {
+    let context = &thread.context;
+    let registers = if thread.state == State::Receiving && thread.slow & WAITS == 0 {
+        [0; 7]
+    } else {
+        [
+            context.rax,
+            context.rdx,
+            context.rsi,
+            context.r12,
+            context.r13,
+            context.r14,
+            context.r15,
+        ]
+    };
+    (thread.state, thread.operation, registers, [context.rip, context.rsp])
 }
 
 /// The machine.
@@ -69,7 +94,7 @@ impl Machine {
         (machine, root, first.0)
     }
 
-    /// The thread whose turn it is, everything done that it had to do again.
+    /// The thread whose turn it is. What threads had to do again is done before.
     pub fn next(&mut self) -> Option<u64> {
         for _ in 0..100_000 {
             let index = self.kernel.schedule()?;
@@ -84,8 +109,8 @@ impl Machine {
         panic!("never ends")
     }
 
-    /// A piece of an operation. Of one that deletes the next ones follow at once while threads end: how many end in one piece is not the same on both
-    /// ways. A fast path also marks a thread as awaited for which nobody waits, and for each mark a piece looks at the threads that share it.
+    /// A piece of an operation. While threads end, all pieces of a deletion follow at once, because not as many threads end in a piece on both ways:
+    /// a fast path may mark a thread as awaited although no thread waits for it, and for each mark a piece looks at the threads that share it.
     fn event(&mut self, event: Event) -> Outcome {
         let deletes = [Call::SpaceDelete, Call::ThreadDelete].map(|call| call as u64);
         let is_delete = matches!(event, Event::Call { number, .. } if deletes.contains(&number));
@@ -227,7 +252,7 @@ impl Machine {
         }
     }
 
-    /// The entry at which the way to an address ends, and at which level.
+    /// The last page-table entry on the way to an address, and its level.
     pub fn entry(&self, space: SpaceId, address: u64) -> (usize, u64) {
         let mut table = self.kernel.spaces().get(space).root();
         for level in (0..4).rev() {
