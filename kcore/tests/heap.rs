@@ -1,18 +1,17 @@
 //! Each allocation of a call of the µ-kernel fails once: the call returns an error, all is as before, and the call succeeds when it is made again. The longest
 //! allocation does not grow with what users have.
 
+mod failing;
 mod fake;
 #[path = "pieces/rig.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod rig;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use abi::{
     Error, Rights,
     nucleus::{Call, GRANT, LINK, MAP, NO_TIMEOUTS, fpage, port_fpage, timeouts},
 };
+use failing::{Failing, LONGEST, UNTIL_FAILURE};
 use fake::walk;
 use kcore::{
     Hardware, ThreadId,
@@ -21,40 +20,8 @@ use kcore::{
 };
 use rig::{Answer, FROM, Rig, TO, receive, send};
 
-thread_local! {
-    /// The allocation that fails, as a number of allocations from now; zero for none.
-    static UNTIL_FAILURE: Cell<u64> = const { Cell::new(0) };
-    /// Bytes of the longest allocation.
-    static LONGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, but for one allocation that fails.
-struct Failing;
-
-// SAFETY: the system's allocator does all, or nothing is allocated, as the contract of `GlobalAlloc` allows.
-unsafe impl GlobalAlloc for Failing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let fails = UNTIL_FAILURE.try_with(|left| {
-            let before = left.get();
-            left.set(before.saturating_sub(1));
-            before == 1
-        });
-        if fails.unwrap_or(false) {
-            return core::ptr::null_mut();
-        }
-        let _ = LONGEST.try_with(|longest| longest.set(longest.get().max(layout.size())));
-        // SAFETY: passed on as it came.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: passed on as it came.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Failing = Failing;
+static ALLOCATOR: Failing = Failing { spares: || false };
 
 /// The fake machine takes the room for its notes now, so that it allocates nothing in a call.
 fn rig() -> Rig {

@@ -3,9 +3,8 @@
 //! The calls here are those whose way has no allocation left that ends the machine (`tests/host/house/allocation.rs` lists the others).
 
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../kcore/tests/failing/mod.rs"]
+mod failing;
 
 use abi::{
     Call, Error, Rights,
@@ -13,6 +12,7 @@ use abi::{
     layout::{Capability, PD_EMPTY},
 };
 use common::{Actor, Order, Rig};
+use failing::{Failing, UNTIL_FAILURE};
 use kcore::thread::Resumed;
 use sasos::{
     Event, Outcome,
@@ -21,41 +21,8 @@ use sasos::{
 };
 use sim::own::Own;
 
-thread_local! {
-    /// Allocations until one fails; none does at zero.
-    static UNTIL_FAILURE: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, but for one allocation that fails.
-struct Failing;
-
-// SAFETY: the system's allocator does all, or nothing is allocated, as the contract of `GlobalAlloc` allows.
-unsafe impl GlobalAlloc for Failing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if Own::is_now() {
-            // SAFETY: passed on as it came.
-            return unsafe { System.alloc(layout) };
-        }
-        let fails = UNTIL_FAILURE.try_with(|left| {
-            let before = left.get();
-            left.set(before.saturating_sub(1));
-            before == 1
-        });
-        if fails.unwrap_or(false) {
-            return core::ptr::null_mut();
-        }
-        // SAFETY: passed on as it came.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: passed on as it came.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Failing = Failing;
+static ALLOCATOR: Failing = Failing { spares: Own::is_now };
 
 /// The charges, and how many things there are.
 fn digest(rig: &mut Rig) -> Vec<u64> {

@@ -1,14 +1,12 @@
 //! Lists that grow with the number of things stand in pieces: however many there are, no event copies all of one, or gives all of it back.
 
 mod common;
-
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
+#[path = "../../kcore/tests/failing/mod.rs"]
+mod failing;
 
 use abi::{Call, address::PAGE};
 use common::{Actor, Rig};
+use failing::{FREED, Failing, LONGEST};
 use kcore::thread::Resumed;
 use sasos::protection::apd::Apd;
 use sim::own::Own;
@@ -20,33 +18,8 @@ const BYTES_MAX: usize = 48 << 10;
 /// Blocks that are freed in one event.
 const FREED_MAX: u64 = 400;
 
-thread_local! {
-    static LONGEST: Cell<usize> = const { Cell::new(0) };
-    static FREED: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counted.
-struct Counting;
-
-// SAFETY: the system's allocator does all.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !Own::is_now() {
-            let _ = LONGEST.try_with(|longest| longest.set(longest.get().max(layout.size())));
-        }
-        // SAFETY: passed on as it came.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        let _ = FREED.try_with(|freed| freed.set(freed.get() + 1));
-        // SAFETY: passed on as it came.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Failing = Failing { spares: Own::is_now };
 
 /// One event: its bounds hold.
 fn step<T>(rig: &mut Rig, event: impl FnOnce(&mut Rig) -> T) -> T {

@@ -133,9 +133,7 @@ const UNSAFE_PLACES: &[&str] = &[
     // Opens a map of a file, in a program that only benchmarks start.
     "bench/store-peers/src/lmdb.rs",
     // An allocator that fails on purpose.
-    "sasos/tests/allocation.rs",
-    "sasos/tests/growth.rs",
-    "kcore/tests/heap.rs",
+    "kcore/tests/failing/mod.rs",
     "sasos/tests/heap.rs",
     "store/tests/allocation.rs",
     "store/tests/heap.rs",
