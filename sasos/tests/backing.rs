@@ -8,12 +8,14 @@ use abi::{
     layout::{EXCEPTION_KILL, UNMAP_ZERO},
 };
 use common::{Actor, Rig};
-use kcore::{Hardware, Machine, ThreadId};
+use kcore::{Frame, Hardware, Machine, ThreadId};
 use sasos::{
     Access,
     accounts::{AccountId, Resource, limits},
+    protection::apd::Apd,
 };
 use sim::machine::Touch;
+use store::Look;
 
 const PASSWORD: u64 = 77;
 /// Frames that an account may take.
@@ -294,13 +296,23 @@ fn an_instruction_gets_all_its_pages_though_each_fault_is_helped_by_those_of_the
             .expect("a page goes");
     }
     assert_eq!(left(&rig), 1);
-    assert!(gets_both(&mut rig, actor, pair));
+    assert!(gets_all(&mut rig, actor, &pair));
     fill(&mut rig, actor, most, PAGES);
     rig.check();
 }
 
-/// Whether a program that needs both pages at once gets them; false if it is refused.
-fn gets_both(rig: &mut Rig, actor: Actor, pages: [u64; 2]) -> bool {
+/// Takes the machine's frames but for some, and the store gives up what it can do without.
+fn take_all_but(rig: &mut Rig, left: u64) -> Vec<Frame> {
+    while rig.server.store.shrink(&mut rig.world) != Look::Over {}
+    let mut taken = Vec::new();
+    while rig.world.frames_free() > left {
+        taken.push(rig.world.frame_any().expect("a frame"));
+    }
+    taken
+}
+
+/// Whether a program that needs some pages at once gets them; false if it is refused.
+fn gets_all(rig: &mut Rig, actor: Actor, pages: &[u64]) -> bool {
     for _ in 0..10_000 {
         rig.world.kernel.enter_space(actor.space);
         let lacks = |page: &&u64| rig.world.kernel.hardware.translate(**page, Touch::Read).is_err();
@@ -312,6 +324,28 @@ fn gets_both(rig: &mut Rig, actor: Actor, pages: [u64; 2]) -> bool {
         }
     }
     panic!("it makes no progress");
+}
+
+/// Three pages of a kept object, and two frames for them. All others are dirty: a checkpoint makes room, and then the three stay.
+#[test]
+fn an_instruction_waits_for_a_checkpoint_where_its_reads_take_each_others_frame() {
+    let mut rig = Rig::new(12, 2500, 20_000);
+    let actor = rig.actor(Apd::EMPTY);
+    let [base, dirty] = [40, 500].map(|pages| {
+        let base = made(&mut rig, actor, pages);
+        rig.call(actor, Call::KeepObject, &[base]).expect("it is kept");
+        base
+    });
+    fill(&mut rig, actor, base, 40);
+    rig.put_away();
+    assert_eq!(reads(&mut rig, actor, base + 20 * PAGE), 21, "its page table is there");
+    fill(&mut rig, actor, dirty, 500);
+    let taken = take_all_but(&mut rig, 65);
+    assert!(gets_all(&mut rig, actor, &[base, base + PAGE, base + 20 * PAGE]));
+    for frame in taken {
+        rig.world.frame_release(frame);
+    }
+    rig.check();
 }
 
 /// Two pages of a kept object, and the machine has a frame for one only.
@@ -326,11 +360,8 @@ fn an_instruction_whose_reads_take_each_others_frame_is_refused() {
     rig.settle();
     rig.put_away();
     assert_eq!(reads(&mut rig, actor, base + 20 * PAGE), 21, "its page table is there");
-    let mut taken = Vec::new();
-    while rig.world.frames_free() > 64 {
-        taken.push(rig.world.frame_any().expect("a frame"));
-    }
-    assert!(!gets_both(&mut rig, actor, [base, base + PAGE]));
+    let taken = take_all_but(&mut rig, 64);
+    assert!(!gets_all(&mut rig, actor, &[base, base + PAGE]));
     for frame in taken {
         rig.world.frame_release(frame);
     }

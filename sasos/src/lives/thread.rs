@@ -48,7 +48,10 @@ use crate::{
 /// Checkpoints that a write waits for where the disk is full: one that runs already, and the two after which what was removed is free.
 const CHECKPOINTS_THAT_HELP: u8 = 3;
 /// Pages that one instruction may need: of its code, of what it reads, of what it writes, two each.
-const PAGES_OF_INSTRUCTION: usize = 6;
+pub(crate) const PAGES_OF_INSTRUCTION: usize = 6;
+
+/// So often are pages taken for one another before they are spared.
+const TIMES_UNTIL_SPARED: u8 = 8;
 
 /// The faults of a thread that were helped by taking back things in use, or clean pages for a read: an instruction may need some pages of which each gets what was taken from another, for ever.
 #[derive(Copy, Clone, Default, Debug)]
@@ -67,6 +70,15 @@ impl Helped {
         } else {
             self.pages.rotate_right(1);
             (self.pages[0], self.times) = (page, 0);
+        }
+    }
+
+    /// The pages that are not to be taken for the thread any more, where it was so often that an instruction must need them at once.
+    pub(crate) fn spared(&self) -> [u64; PAGES_OF_INSTRUCTION] {
+        if self.times < TIMES_UNTIL_SPARED {
+            [0; PAGES_OF_INSTRUCTION]
+        } else {
+            self.pages
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct Pager {
     pub(crate) cache_refused: bool,
     /// The order in which clean pages leave memory, as far as it is known.
     pub(crate) queues: Queues,
+    /// Whether spared pages may go, too, until some have gone.
+    pub(crate) spares_none: bool,
     /// The place where the search for frames to take back goes on: in this object, at this address.
     pub(crate) hand: u32,
     pub(crate) hand_at: u64,

@@ -169,17 +169,19 @@ impl Queues {
         if core::mem::replace(page, address) != 0 {
             return;
         }
-        let queue = if self.remembered.take(address) {
-            &mut self.large
-        } else {
-            &mut self.small
-        };
-        let before = core::mem::replace(&mut queue.last, place as u32);
+        let is_of_large = self.remembered.take(address);
+        self.enter(place as u32, is_of_large);
+    }
+
+    #[inline]
+    fn enter(&mut self, place: u32, is_of_large: bool) {
+        let queue = if is_of_large { &mut self.large } else { &mut self.small };
+        let before = core::mem::replace(&mut queue.last, place);
         queue.len += 1;
         if let Some(next) = self.next.get_mut(before as usize) {
-            *next = place as u32;
+            *next = place;
         } else {
-            queue.first = place as u32;
+            queue.first = place;
         }
     }
 
@@ -206,6 +208,14 @@ impl Queues {
     /// Whether a frame is the one that the candidate stands for.
     pub fn is_of(&self, candidate: &Candidate, frame: u32) -> bool {
         self.place(frame) == candidate.place as usize
+    }
+
+    /// The candidate stays, and goes behind all others of its queue.
+    pub fn stays(&mut self, candidate: &Candidate) {
+        if let Some(page) = self.pages.get_mut(candidate.place as usize) {
+            *page = candidate.address;
+            self.enter(candidate.place, !candidate.is_of_small);
+        }
     }
 
     /// The candidate has left memory.

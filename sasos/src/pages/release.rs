@@ -21,7 +21,7 @@ use crate::{
     accounts::{AccountId, Resource, limits},
     containers::push_reserved,
     directory::object::{Object, ObjectId, Which},
-    lives::budget::Cost,
+    lives::{budget::Cost, thread::PAGES_OF_INSTRUCTION},
     pages::{
         pager::{FRAME_RESERVE, index_of},
         queues::Candidate,
@@ -423,7 +423,7 @@ impl Server {
             };
         }
         if self.checkpoint.last_failed() {
-            return Err(Error::NoMemory.into());
+            return Err(self.spares_no_more());
         }
         // One that runs gives frames back when it ends, and so does the second copy of its superblock. Asking for a further one each time would
         // never come to an end.
@@ -431,14 +431,33 @@ impl Server {
             return Err(Stop::Wait(Key::Checkpoint));
         }
         if self.pager.dirty == 0 && !self.store.has_unwritten() {
-            return Err(Error::NoMemory.into());
+            return Err(self.spares_no_more());
         }
         let number = self.generation_request(world);
         match self.checkpoint_reached(number) {
             // A disk that works while one asks. Dirty pages and map nodes are clean now.
             Some(Ok(())) if self.take_frames(world)? > 0 => Ok(()),
-            Some(_) => Err(Error::NoMemory.into()),
+            Some(_) => Err(self.spares_no_more()),
             None => Err(Stop::Wait(Key::Checkpoint)),
+        }
+    }
+
+    /// The pages that stay in memory though room is made for the thread: those that it has had read in vain, taking them from itself again and again.
+    fn spared(&self) -> [u64; PAGES_OF_INSTRUCTION] {
+        let thread = self.threads.find(self.current);
+        let spared = thread
+            .filter(|_| !self.pager.spares_none)
+            .map(|thread| thread.helped.spared());
+        spared.unwrap_or_default()
+    }
+
+    /// No checkpoint makes room: the spared pages may go, too. If that was so before, there is none.
+    fn spares_no_more(&mut self) -> Stop {
+        if self.spared() != [0; PAGES_OF_INSTRUCTION] {
+            self.pager.spares_none = true;
+            Stop::Again
+        } else {
+            Error::NoMemory.into()
         }
     }
 
@@ -513,11 +532,19 @@ impl Server {
             return Ok(0);
         }
         self.budget.at_least_once(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
+        let spared = self.spared();
+        let mut stay = 0;
         while frames.len() < RECLAIM_BATCH
+            && stay <= spared.len()
             && self.budget.has(COST_CALLER)
             && let Some(candidate) = self.pager.queues.take_first()
         {
             self.budget.spend(COST_LOOK);
+            if spared.contains(&candidate.address) {
+                self.pager.queues.stays(&candidate);
+                stay += 1;
+                continue;
+            }
             if let Some(frame) = self.take_queued(world, &candidate) {
                 self.pager.queues.gone(&candidate);
                 push_reserved(&mut frames, frame);
@@ -525,8 +552,9 @@ impl Server {
             }
         }
         // The hand by address finds pages that no queue names.
-        let over = frames.is_empty() && self.reclaim_by_address(world, &mut frames);
+        let over = frames.is_empty() && self.reclaim_by_address(world, &mut frames, &spared);
         if !frames.is_empty() {
+            self.pager.spares_none = false;
             world.flush_everything();
         }
         for &frame in &frames {
@@ -564,7 +592,7 @@ impl Server {
     }
 
     /// Takes some clean pages, object by object from where that stopped the last time; tells whether all were looked at in vain.
-    fn reclaim_by_address<W: World>(&mut self, world: &mut W, frames: &mut Vec<Frame>) -> bool {
+    fn reclaim_by_address<W: World>(&mut self, world: &mut W, frames: &mut Vec<Frame>, spared: &[u64]) -> bool {
         let count = self.objects.table_len();
         self.budget.at_least_once(COST_CALLER.and(COST_LOOK.times(LOOKS_LEAST)));
         // The first object was perhaps begun in its middle, and is looked at once more.
@@ -572,7 +600,7 @@ impl Server {
             self.budget.spend(COST_OBJECT);
             let id = ObjectId(self.pager.hand);
             let persistent = self.objects.is_live(id) && self.objects.get(id).is_persistent();
-            if !persistent || self.reclaim_from(world, id, frames) {
+            if !persistent || self.reclaim_from(world, id, frames, spared) {
                 self.pager.hand = (id.0 + 1) % count.max(1);
                 self.pager.hand_at = 0;
                 self.pager.left_in_vain += 1;
@@ -586,7 +614,7 @@ impl Server {
     }
 
     /// Takes clean pages of an object from the hand on; tells whether it came to the end of the object.
-    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>) -> bool {
+    fn reclaim_from<W: World>(&mut self, world: &mut W, id: ObjectId, frames: &mut Vec<Frame>, spared: &[u64]) -> bool {
         let object = self.objects.get_mut(id);
         let before = frames.len();
         let end = object.end();
@@ -603,7 +631,7 @@ impl Server {
                 continue;
             };
             let state = object.slots.touch(place.slot);
-            if may_go(world, entry) {
+            if may_go(world, entry) && !spared.contains(&place.address) {
                 world.leaf_set(place.leaf, place.index, None);
                 state.resident.clear(place.index);
                 push_reserved(frames, entry.frame);
