@@ -163,6 +163,11 @@ const AT_ONCE: usize = 70;
 impl Rig {
     /// Many threads of the root program do one operation each, and wait.
     fn crowd(&mut self, call: [u64; 6], words: &[u64]) -> Vec<ThreadId> {
+        self.crowd_of(MANY, call, words)
+    }
+
+    /// So many do.
+    fn crowd_of(&mut self, count: usize, call: [u64; 6], words: &[u64]) -> Vec<ThreadId> {
         let one = |rig: &mut Self| {
             let thread = rig.mate();
             rig.words(thread, words);
@@ -175,7 +180,7 @@ impl Rig {
             assert_ne!(rig.kernel.current(), Some(index));
             thread
         };
-        (0..MANY).map(|_| one(self)).collect()
+        (0..count).map(|_| one(self)).collect()
     }
 
     /// Threads of these that have been told.
@@ -275,6 +280,40 @@ fn a_thread_ends_in_pieces() {
             assert_eq!(rig.told(&crowd), MANY);
             assert!(rig.kernel.threads().find(target).is_none());
         }
+    }
+}
+
+/// For each thread that is told all processors are looked at: with many of them a piece tells fewer, and refuses fewer messages.
+#[test]
+fn fewer_are_told_in_a_piece_where_there_are_many_processors() {
+    for (processors, told_at_once, refused_at_once) in [(4, 40, 14), (16, 20, 10)] {
+        let mut rig = Rig::new();
+        rig.kernel.set_processors((1 << processors) - 1);
+        let (target, receiver) = (rig.other(), rig.other());
+        let crowds = [
+            (send(target, 0, u32::MAX), told_at_once),
+            ([0, target.0, 0, NO_TIMEOUTS, 0, 0], told_at_once),
+            (send(receiver, 1, u32::MAX), refused_at_once),
+        ];
+        let crowds = crowds.map(|(call, at_once)| (rig.crowd_of(MANY / 10, call, &[0xfff, MAP]), at_once));
+        let ends = (rig.boss, Call::ThreadDelete, [target.0, 0, 0, 0, 0, 0]);
+        for (thread, call, arguments) in [ends, (receiver, Call::Ipc, receive(NO_TIMEOUTS))] {
+            let mut told = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+            let mut answer = rig.begin(thread, call, arguments);
+            loop {
+                let now = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+                for (place, (_, at_once)) in crowds.iter().enumerate() {
+                    assert!(now[place] - told[place] <= *at_once, "{} in a piece", now[place] - told[place]);
+                }
+                told = now;
+                if answer.is_some() || !rig.goes_on(thread) {
+                    break;
+                }
+                answer = rig.go_on(thread);
+            }
+        }
+        let all = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+        assert_eq!(all, [MANY / 10; 3]);
     }
 }
 

@@ -197,7 +197,9 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Flushes all from which something was taken, on every processor, then frees the tables that were set aside.
     pub fn flush_now(&mut self) {
-        let mut others = 0;
+        // Each processor is asked once in which space it is, not once for each space: there are many of both.
+        let mapping = &*self.mapping;
+        let mut others = (self.elsewhere).inside(|space| mapping.get(space).is_some_and(|space| space.flush_wanted));
         for index in 0..self.mapping.batch.touched_count {
             let space = self.mapping.batch.touched[index];
             self.space(space).flush_wanted = false;
@@ -205,7 +207,6 @@ impl<H: Hardware> Work<'_, H> {
                 let id = SpaceId(u32::from(space));
                 self.spaces.forget(id);
                 self.hardware.flush_root(self.spaces.get(id).root());
-                others |= self.elsewhere.inside(id);
             }
         }
         if self.mapping.batch.shared_changed {
