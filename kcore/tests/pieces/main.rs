@@ -283,6 +283,32 @@ fn a_thread_ends_in_pieces() {
     }
 }
 
+/// Pages of a large one that was parted, from which nobody has anything, are looked at one by one: a piece does not look at hundreds of them.
+#[test]
+fn pages_of_which_nobody_has_anything_are_paid_for() {
+    for (log2, least) in [(20, 12), (21, 24)] {
+        for rights in [7, 2] {
+            let mut rig = Rig::new();
+            let (boss, holder) = (rig.boss, rig.other());
+            let slot = fpage(FROM, 21, Rights::RWX);
+            rig.done(boss, Call::Map, [slot, rig.last_space, slot, MAP, 0, 0]);
+            // It has less than all of its pages from now on.
+            rig.done(
+                boss,
+                Call::Flush,
+                [fpage(FROM + (5 << 12), 12, Rights::RWX), 7, 0, 0, 0, 0],
+            );
+            let (answer, pieces) = rig.all(
+                holder,
+                Call::Flush,
+                [fpage(FROM, log2, Rights::RWX), rights, 0, 0, 0, 0],
+            );
+            assert_eq!(answer, Some(Ok((0, 0))));
+            assert!(pieces >= least, "{pieces} pieces for 2^{log2} bytes");
+        }
+    }
+}
+
 /// For each thread that is told all processors are looked at: with many of them a piece tells fewer, and refuses fewer messages.
 #[test]
 fn fewer_are_told_in_a_piece_where_there_are_many_processors() {
@@ -303,7 +329,11 @@ fn fewer_are_told_in_a_piece_where_there_are_many_processors() {
             loop {
                 let now = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
                 for (place, (_, at_once)) in crowds.iter().enumerate() {
-                    assert!(now[place] - told[place] <= *at_once, "{} in a piece", now[place] - told[place]);
+                    assert!(
+                        now[place] - told[place] <= *at_once,
+                        "{} in a piece",
+                        now[place] - told[place]
+                    );
                 }
                 told = now;
                 if answer.is_some() || !rig.goes_on(thread) {

@@ -25,6 +25,10 @@ const LINK_STEPS: i32 = 4 * UNIT;
 /// Steps of a slot of a mapping of 1 GiB that was parted, when it is taken as one entry.
 const SLOT_STEPS: i32 = 2 * UNIT;
 
+/// Further steps of a small page from which nobody has anything: nothing else pays for the search, and the look. Those of a large one that was parted are such, each by
+/// itself.
+const NOTHING_STEPS: i32 = 3 * UNIT;
+
 /// Further steps of a port, or a block of them, whose mapping has no entry that names it.
 const PORT_STEPS: i32 = 2 * UNIT;
 
@@ -124,6 +128,7 @@ impl<H: Hardware> Work<'_, H> {
                         (holder, level, frame)
                     });
                     self.budget -= 2 + 4 * UNIT * i32::from(level) + if is_port(at) { PORT_STEPS } else { 0 };
+                    let left = self.budget;
                     // Between the entries of a mapping that was split there may be others, of which this may be one.
                     let step = match () {
                         () if is_slot => pages(1),
@@ -144,6 +149,9 @@ impl<H: Hardware> Work<'_, H> {
                             self.keep_open();
                         }
                         return (Progress::More, at);
+                    }
+                    if level == 0 && !is_port(at) && left - self.budget < UNIT {
+                        self.budget -= NOTHING_STEPS;
                     }
                     at += step;
                 }

@@ -216,7 +216,10 @@ impl<H: Hardware> Kernel<H, Bare> {
     /// Deletes threads of a space, as many as may be in one piece.
     fn delete_threads_of(&mut self, space: SpaceId) {
         let (mut steps, mut index) = (PIECE_STEPS, 0);
-        while let Some(passed) = self.threads().table[index..].iter().position(|thread| thread.space == space) {
+        while let Some(passed) = self.threads().table[index..]
+            .iter()
+            .position(|thread| thread.space == space)
+        {
             (steps, index) = (steps - passed as i32 / PLACES_A_STEP, index + passed);
             let is_there = self.thread(index as u32).state != State::Free;
             if is_there && (steps <= 0 || self.bare_thread_delete(index as u32, &mut steps) == Progress::More) {
