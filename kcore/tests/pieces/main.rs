@@ -309,6 +309,39 @@ fn pages_of_which_nobody_has_anything_are_paid_for() {
     }
 }
 
+/// Tables of which next to nothing is there are looked through: a piece does not look through more than a few.
+#[test]
+fn empty_entries_of_tables_are_paid_for() {
+    for (call, way) in [(Call::Map, MAP), (Call::Map, GRANT), (Call::Flush, 0)] {
+        let mut rig = Rig::new();
+        let (boss, holder) = (rig.boss, rig.other());
+        let space = rig.last_space;
+        let slot = |number: u64| fpage(TO + (number << 21), 21, Rights::RWX);
+        let child = rig.done(holder, Call::SpaceCreate, [2000, 0, 0, 0, 0, 0]);
+        for number in 0..32 {
+            let page = fpage(FROM + (number << 12), 12, Rights::RWX);
+            rig.done(
+                boss,
+                Call::Map,
+                [page, space, fpage(TO + (number << 21), 12, Rights::RWX), MAP, 0, 0],
+            );
+            // A table that others link stays when it is empty.
+            rig.done(holder, Call::Map, [slot(number), child, slot(number), LINK, 0, 0]);
+        }
+        rig.done(boss, Call::Flush, [fpage(FROM, 17, Rights::RWX), 7, 0, 0, 0, 0]);
+        let all = fpage(TO, 26, Rights::RWX);
+        let other = rig.done(holder, Call::SpaceCreate, [2000, 0, 0, 0, 0, 0]);
+        let arguments = if call == Call::Map {
+            [all, other, all, way, 0, 0]
+        } else {
+            [all, 2, 0, 0, 0, 0]
+        };
+        let (answer, pieces) = rig.all(holder, call, arguments);
+        assert_eq!(answer, Some(Ok((0, 0))));
+        assert!(pieces >= 8, "{pieces} pieces of {call:?} {way}");
+    }
+}
+
 /// For each thread that is told all processors are looked at: with many of them a piece tells fewer, and refuses fewer messages.
 #[test]
 fn fewer_are_told_in_a_piece_where_there_are_many_processors() {

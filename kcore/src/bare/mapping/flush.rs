@@ -25,7 +25,10 @@ const LINK_STEPS: i32 = 4 * UNIT;
 /// Steps of a slot of a mapping of 1 GiB that was parted, when it is taken as one entry.
 const SLOT_STEPS: i32 = 2 * UNIT;
 
-/// Further steps of a small page from which nobody has anything: nothing else pays for the search, and the look. Those of a large one that was parted are such, each by
+/// Steps of a node that is done.
+const TAKEN_STEPS: i32 = 5 * UNIT;
+
+/// Further steps of a small page from which nothing is taken: nothing else pays for the search, and the look. Those of a large one that was parted are such, each by
 /// itself.
 const NOTHING_STEPS: i32 = 3 * UNIT;
 
@@ -150,7 +153,7 @@ impl<H: Hardware> Work<'_, H> {
                         }
                         return (Progress::More, at);
                     }
-                    if level == 0 && !is_port(at) && left - self.budget < UNIT {
+                    if level == 0 && !is_port(at) && left - self.budget < TAKEN_STEPS {
                         self.budget -= NOTHING_STEPS;
                     }
                     at += step;
@@ -297,6 +300,7 @@ impl<H: Hardware> Work<'_, H> {
             if let Some(kid) = self.mapping.tree.active_kid(node) {
                 if self.mapping.tree.get(kid).rights.intersection(scope.rights).is_empty() {
                     self.mapping.tree.set_done(kid);
+                    self.budget -= 1;
                     continue;
                 }
                 node = kid;
@@ -313,7 +317,7 @@ impl<H: Hardware> Work<'_, H> {
                 break;
             }
             let mut parent = self.mapping.tree.get(node).parent;
-            self.budget -= 5 * UNIT;
+            self.budget -= TAKEN_STEPS;
             match self.finish(node, scope) {
                 Taken::More => {
                     self.leave_open();

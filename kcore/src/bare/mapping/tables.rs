@@ -38,6 +38,8 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 const BATCH: usize = 64;
 /// Steps of a slot that the space links, where it is passed: nothing else of it is paid for.
 pub const LINKED_STEPS: i32 = UNIT;
+/// Empty entries that are passed in a step.
+pub const EMPTY_A_STEP: i32 = 4;
 /// Steps of a table that is made.
 const TABLE_STEPS: i32 = 4 * UNIT;
 /// Steps of its entries, where it parts a large page.
@@ -527,7 +529,7 @@ impl<H: Hardware> Work<'_, H> {
             let rest = &entries[..wanted];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 4 + i32::from(empty as u16 / 8);
+            self.budget -= 4 + empty as i32 / EMPTY_A_STEP;
         }
         Search::End
     }
