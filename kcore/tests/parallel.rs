@@ -161,7 +161,7 @@ impl World {
         }
         kept.retain(|(root, page), _| !flushed.roots.contains(root) && !flushed.pages.contains(&(page << 12)));
         for (number, kept) in self.kept.iter_mut().enumerate() {
-            let loaded = self.kernel.hardware.loaded[number].map(|frame| frame.number());
+            let loaded = self.kernel.hardware.loaded[number].map(kcore::Frame::number);
             // No tags: a root that is loaded takes the place of all translations.
             kept.retain(|&(root, _), _| Some(root) == loaded);
         }
@@ -488,42 +488,36 @@ impl World {
         if self.random.below(15) == 0 && self.kernel.thread(index).vectors == VectorState::UNUSED {
             self.kernel.vectors_begin();
         }
-        match self.random.below(20) {
-            0 => {
-                let address = FROM + self.random.below(1600 << 12) as u64;
-                let access = self.random.of(&[Access::Read, Access::Write]);
-                self.story.push(format!("{here}: {:x} faults at {address:x}", me.0));
-                if me == self.boss || self.kernel.thread(index).space == self.root {
-                    return;
-                }
-                if self.random.below(2) == 0 && self.kernel.fault_short(address, access).is_some() {
-                    return self.leave();
-                }
-                self.event(
-                    me,
-                    Event::Fault {
-                        thread: me,
-                        address,
-                        access,
-                    },
-                    None,
-                );
+        if self.random.below(20) == 0 {
+            let address = FROM + self.random.below(1600 << 12) as u64;
+            let access = self.random.of(&[Access::Read, Access::Write]);
+            self.story.push(format!("{here}: {:x} faults at {address:x}", me.0));
+            if me == self.boss || self.kernel.thread(index).space == self.root {
+                return;
             }
-            _ => {
-                let (call, arguments) = self.call(me);
-                if call == Call::Ipc {
-                    self.words(me, arguments[2] as usize & 63, (arguments[2] >> 8) as usize & 15);
-                }
-                self.story.push(format!("{here}: {:x} {call:?} {arguments:x?}", me.0));
-                if self.random.below(2) == 0 && self.is_short(me, call, arguments) {
-                    self.counts[1] += 1;
-                    self.kernel.check().expect("all is well behind a short call");
-                    return self.leave();
-                }
-                let operation = Operation::called(call as u64, arguments);
-                self.event(me, operation.event(me, Resumed::First), Some(operation));
+            if self.random.below(2) == 0 && self.kernel.fault_short(address, access).is_some() {
+                return self.leave();
             }
+            let fault = Event::Fault {
+                thread: me,
+                address,
+                access,
+            };
+            self.event(me, fault, None);
+            return self.leave();
         }
+        let (call, arguments) = self.call(me);
+        if call == Call::Ipc {
+            self.words(me, arguments[2] as usize & 63, (arguments[2] >> 8) as usize & 15);
+        }
+        self.story.push(format!("{here}: {:x} {call:?} {arguments:x?}", me.0));
+        if self.random.below(2) == 0 && self.is_short(me, call, arguments) {
+            self.counts[1] += 1;
+            self.kernel.check().expect("all is well behind a short call");
+            return self.leave();
+        }
+        let operation = Operation::called(call as u64, arguments);
+        self.event(me, operation.event(me, Resumed::First), Some(operation));
         self.leave();
     }
 }

@@ -529,7 +529,7 @@ impl<H: Hardware> Work<'_, H> {
             let rest = &entries[..wanted];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 4 + empty as i32 / EMPTY_A_STEP;
+            self.budget -= 4 + i32::from(empty as u16) / EMPTY_A_STEP;
         }
         Search::End
     }

@@ -220,7 +220,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             .iter()
             .position(|thread| thread.space == space)
         {
-            (steps, index) = (steps - passed as i32 / PLACES_A_STEP, index + passed);
+            (steps, index) = (steps - i32::from(passed as u16) / PLACES_A_STEP, index + passed);
             let is_there = self.thread(index as u32).state != State::Free;
             if is_there && (steps <= 0 || self.bare_thread_delete(index as u32, &mut steps) == Progress::More) {
                 return;
