@@ -18,6 +18,11 @@ use crate::{
 /// Threads that are put behind at once at most, before interrupts have their turn. One may cost 2,600 instructions, with accounts 16 levels deep.
 const PUT_BEHIND_AT_ONCE: u32 = 6;
 
+/// The burden of a processor by its queues alone: more than whoever runs on one without.
+const fn burden_of_queue(waiting: u32) -> u64 {
+    1 << 40 | (waiting as u64) << 8
+}
+
 impl Processor {
     /// A thread that is in no list waits here at a level. Tells whether it is more urgent than the one that runs here.
     #[inline(always)]
@@ -51,9 +56,9 @@ impl Elsewhere<'_> {
             .fold(0, |found, number| found | 1 << number)
     }
 
-    /// Bits of those who are in a space, and so may hold translations of it.
-    pub fn inside(self, space: SpaceId) -> u32 {
-        self.that(|part| part.space == space)
+    /// Bits of those who are in a space for which something holds, and so may hold translations of it.
+    pub fn inside(self, holds: impl Fn(SpaceId) -> bool) -> u32 {
+        self.that(|part| part.space != SpaceId::NONE && holds(part.space))
     }
 
     /// Bits of those who are in some space: the others hold no user translation.
@@ -135,28 +140,39 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
             return self.processor.number;
         }
         // Idle before busy with something less urgent before the shortest queue; where it was last if that is as good.
-        let burden = |part: &Processor| {
-            let priority = self
-                .threads
-                .table
-                .get(part.current as usize)
-                .map_or(0, |running| 1 + u32::from(running.standing.level()));
-            let waiting = part.queues.count();
-            if part.current == NONE && waiting == 0 {
-                (0, 0, 0)
-            } else if waiting == 0 && priority <= u32::from(thread.standing.level()) {
-                (1, priority, 0)
-            } else {
-                (2, waiting, priority)
-            }
-        };
-        let mut best = (burden(last), last.number);
+        let level = u64::from(thread.standing.level());
+        let mut best = (self.burden(last, level), last.number);
         for part in self.parts() {
-            if part.runs && burden(part) < best.0 {
-                best = (burden(part), part.number);
+            // Mostly the queue alone is too long: then nothing is asked about the thread that runs there.
+            let waiting = part.queues.count();
+            if !part.runs || waiting > 0 && burden_of_queue(waiting) >= best.0 {
+                continue;
+            }
+            let burden = self.burden(part, level);
+            if burden < best.0 {
+                best = (burden, part.number);
             }
         }
         best.1
+    }
+
+    /// How little a processor suits a thread of this level: nothing if it is idle; what runs there if that is less urgent and nobody waits; else mostly the
+    /// length of its queues.
+    #[inline(always)]
+    fn burden(&self, part: &Processor, level: u64) -> u64 {
+        let running = self.threads.table.get(part.current as usize);
+        let urgency = running.map_or(0, |running| 1 + u64::from(running.standing.level()));
+        let waiting = part.queues.count();
+        if waiting == 0 && urgency <= level {
+            urgency
+        } else {
+            burden_of_queue(waiting) | urgency
+        }
+    }
+
+    /// Processors that are looked at for each thread that becomes ready; none where there is but one. Work in pieces pays for that.
+    pub(crate) fn processors_looked_at(&self) -> i32 {
+        self.processors.cast_signed()
     }
 
     /// Puts a thread on the queues of a processor, and calls that if it should look.

@@ -140,9 +140,21 @@ impl<H: Hardware, P: Half> Kernel<H, P> {
 
     #[cold]
     fn ask_others_inside(&mut self, space: SpaceId, request: Request) {
-        let inside = self.elsewhere().inside(space);
-        if inside != 0 {
-            self.hardware.ask(inside, request);
+        self.ask_of(self.others_inside(space), request);
+    }
+
+    /// Bits of the others who are in a space. Not by `elsewhere`: spaces lose things one after another in one event, and each time all processors are looked at.
+    #[cold]
+    pub(crate) fn others_inside(&self, space: SpaceId) -> u32 {
+        let here = self.processor.number;
+        let others = self.parts().filter(|part| part.space == space && part.number != here);
+        others.fold(0, |found, part| found | 1 << part.number)
+    }
+
+    /// Asks these, if there are any.
+    pub(crate) fn ask_of(&mut self, others: u32, request: Request) {
+        if others != 0 {
+            self.hardware.ask(others, request);
         }
     }
 

@@ -163,6 +163,11 @@ const AT_ONCE: usize = 70;
 impl Rig {
     /// Many threads of the root program do one operation each, and wait.
     fn crowd(&mut self, call: [u64; 6], words: &[u64]) -> Vec<ThreadId> {
+        self.crowd_of(MANY, call, words)
+    }
+
+    /// So many do.
+    fn crowd_of(&mut self, count: usize, call: [u64; 6], words: &[u64]) -> Vec<ThreadId> {
         let one = |rig: &mut Self| {
             let thread = rig.mate();
             rig.words(thread, words);
@@ -175,7 +180,7 @@ impl Rig {
             assert_ne!(rig.kernel.current(), Some(index));
             thread
         };
-        (0..MANY).map(|_| one(self)).collect()
+        (0..count).map(|_| one(self)).collect()
     }
 
     /// Threads of these that have been told.
@@ -275,6 +280,103 @@ fn a_thread_ends_in_pieces() {
             assert_eq!(rig.told(&crowd), MANY);
             assert!(rig.kernel.threads().find(target).is_none());
         }
+    }
+}
+
+/// Pages of a large one that was parted, from which nobody has anything, are looked at one by one: a piece does not look at hundreds of them.
+#[test]
+fn pages_of_which_nobody_has_anything_are_paid_for() {
+    for (log2, least) in [(20, 12), (21, 24)] {
+        for rights in [7, 2] {
+            let mut rig = Rig::new();
+            let (boss, holder) = (rig.boss, rig.other());
+            let slot = fpage(FROM, 21, Rights::RWX);
+            rig.done(boss, Call::Map, [slot, rig.last_space, slot, MAP, 0, 0]);
+            // It has less than all of its pages from now on.
+            rig.done(
+                boss,
+                Call::Flush,
+                [fpage(FROM + (5 << 12), 12, Rights::RWX), 7, 0, 0, 0, 0],
+            );
+            let (answer, pieces) = rig.all(
+                holder,
+                Call::Flush,
+                [fpage(FROM, log2, Rights::RWX), rights, 0, 0, 0, 0],
+            );
+            assert_eq!(answer, Some(Ok((0, 0))));
+            assert!(pieces >= least, "{pieces} pieces for 2^{log2} bytes");
+        }
+    }
+}
+
+/// Tables of which next to nothing is there are looked through: a piece does not look through more than a few.
+#[test]
+fn empty_entries_of_tables_are_paid_for() {
+    for (call, way) in [(Call::Map, MAP), (Call::Map, GRANT), (Call::Flush, 0)] {
+        let mut rig = Rig::new();
+        let (boss, holder) = (rig.boss, rig.other());
+        let space = rig.last_space;
+        let slot = |number: u64| fpage(TO + (number << 21), 21, Rights::RWX);
+        let child = rig.done(holder, Call::SpaceCreate, [2000, 0, 0, 0, 0, 0]);
+        for number in 0..32 {
+            let page = fpage(FROM + (number << 12), 12, Rights::RWX);
+            rig.done(
+                boss,
+                Call::Map,
+                [page, space, fpage(TO + (number << 21), 12, Rights::RWX), MAP, 0, 0],
+            );
+            // A table that others link stays when it is empty.
+            rig.done(holder, Call::Map, [slot(number), child, slot(number), LINK, 0, 0]);
+        }
+        rig.done(boss, Call::Flush, [fpage(FROM, 17, Rights::RWX), 7, 0, 0, 0, 0]);
+        let all = fpage(TO, 26, Rights::RWX);
+        let other = rig.done(holder, Call::SpaceCreate, [2000, 0, 0, 0, 0, 0]);
+        let arguments = if call == Call::Map {
+            [all, other, all, way, 0, 0]
+        } else {
+            [all, 2, 0, 0, 0, 0]
+        };
+        let (answer, pieces) = rig.all(holder, call, arguments);
+        assert_eq!(answer, Some(Ok((0, 0))));
+        assert!(pieces >= 8, "{pieces} pieces of {call:?} {way}");
+    }
+}
+
+/// For each thread that is told all processors are looked at: with many of them a piece tells fewer, and refuses fewer messages.
+#[test]
+fn fewer_are_told_in_a_piece_where_there_are_many_processors() {
+    for (processors, told_at_once, refused_at_once) in [(4, 40, 14), (16, 20, 10)] {
+        let mut rig = Rig::new();
+        rig.kernel.set_processors((1 << processors) - 1);
+        let (target, receiver) = (rig.other(), rig.other());
+        let crowds = [
+            (send(target, 0, u32::MAX), told_at_once),
+            ([0, target.0, 0, NO_TIMEOUTS, 0, 0], told_at_once),
+            (send(receiver, 1, u32::MAX), refused_at_once),
+        ];
+        let crowds = crowds.map(|(call, at_once)| (rig.crowd_of(MANY / 10, call, &[0xfff, MAP]), at_once));
+        let ends = (rig.boss, Call::ThreadDelete, [target.0, 0, 0, 0, 0, 0]);
+        for (thread, call, arguments) in [ends, (receiver, Call::Ipc, receive(NO_TIMEOUTS))] {
+            let mut told = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+            let mut answer = rig.begin(thread, call, arguments);
+            loop {
+                let now = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+                for (place, (_, at_once)) in crowds.iter().enumerate() {
+                    assert!(
+                        now[place] - told[place] <= *at_once,
+                        "{} in a piece",
+                        now[place] - told[place]
+                    );
+                }
+                told = now;
+                if answer.is_some() || !rig.goes_on(thread) {
+                    break;
+                }
+                answer = rig.go_on(thread);
+            }
+        }
+        let all = crowds.each_ref().map(|(crowd, _)| rig.told(crowd));
+        assert_eq!(all, [MANY / 10; 3]);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     thread::State,
 };
 
-/// Steps of one thread that is told.
+/// Steps of one thread that is told, beside one for each processor that may be the one where it goes on.
 const TOLD_STEPS: i32 = 8;
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -29,6 +29,7 @@ impl<H: Hardware> Kernel<H, Bare> {
     pub(in crate::bare) fn forget_messages(&mut self, index: u32, steps: &mut i32) -> Progress {
         self.begin_end(index);
         let id = self.id_of(index).0;
+        let told = TOLD_STEPS + self.processors_looked_at();
         loop {
             let sender = self.thread(index).ipc.first_sender();
             if sender == NONE {
@@ -37,7 +38,7 @@ impl<H: Hardware> Kernel<H, Bare> {
             if *steps <= 0 {
                 return Progress::More;
             }
-            *steps -= TOLD_STEPS;
+            *steps -= told;
             self.fail(sender, Error::NoSuchThread);
         }
         while let Some(bit) = self.thread(index).ipc.awaited_by() {
@@ -47,7 +48,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 }
                 *steps -= 1;
                 if self.thread(waiting).ipc.wait_for == id {
-                    *steps -= TOLD_STEPS;
+                    *steps -= told;
                     self.fail(waiting, Error::Deleted);
                 }
             }

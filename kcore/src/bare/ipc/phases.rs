@@ -17,7 +17,7 @@ use crate::{
     thread::{Resumed, State},
 };
 
-/// Steps of a message that is refused.
+/// Steps of a message that is refused, beside one for each processor that may be the one where its sender goes on.
 const REFUSAL_STEPS: i32 = 32;
 
 /// The result of the sending half.
@@ -127,7 +127,7 @@ impl<H: Hardware> Kernel<H, Bare> {
                 Err(error) => {
                     has_refused = true;
                     self.fail(sender, error);
-                    *steps -= REFUSAL_STEPS;
+                    *steps -= REFUSAL_STEPS + self.processors_looked_at();
                     if *steps <= 0 {
                         if request.receive_us() == 0 {
                             break;

@@ -25,6 +25,13 @@ const LINK_STEPS: i32 = 4 * UNIT;
 /// Steps of a slot of a mapping of 1 GiB that was parted, when it is taken as one entry.
 const SLOT_STEPS: i32 = 2 * UNIT;
 
+/// Steps of a node that is done.
+const TAKEN_STEPS: i32 = 5 * UNIT;
+
+/// Further steps of a small page from which nothing is taken: nothing else pays for the search, and the look. Those of a large one that was parted are such, each by
+/// itself.
+const NOTHING_STEPS: i32 = 3 * UNIT;
+
 /// Further steps of a port, or a block of them, whose mapping has no entry that names it.
 const PORT_STEPS: i32 = 2 * UNIT;
 
@@ -124,6 +131,7 @@ impl<H: Hardware> Work<'_, H> {
                         (holder, level, frame)
                     });
                     self.budget -= 2 + 4 * UNIT * i32::from(level) + if is_port(at) { PORT_STEPS } else { 0 };
+                    let left = self.budget;
                     // Between the entries of a mapping that was split there may be others, of which this may be one.
                     let step = match () {
                         () if is_slot => pages(1),
@@ -144,6 +152,9 @@ impl<H: Hardware> Work<'_, H> {
                             self.keep_open();
                         }
                         return (Progress::More, at);
+                    }
+                    if level == 0 && !is_port(at) && left - self.budget < TAKEN_STEPS {
+                        self.budget -= NOTHING_STEPS;
                     }
                     at += step;
                 }
@@ -289,6 +300,7 @@ impl<H: Hardware> Work<'_, H> {
             if let Some(kid) = self.mapping.tree.active_kid(node) {
                 if self.mapping.tree.get(kid).rights.intersection(scope.rights).is_empty() {
                     self.mapping.tree.set_done(kid);
+                    self.budget -= 1;
                     continue;
                 }
                 node = kid;
@@ -305,7 +317,7 @@ impl<H: Hardware> Work<'_, H> {
                 break;
             }
             let mut parent = self.mapping.tree.get(node).parent;
-            self.budget -= 5 * UNIT;
+            self.budget -= TAKEN_STEPS;
             match self.finish(node, scope) {
                 Taken::More => {
                     self.leave_open();

@@ -13,9 +13,10 @@ use super::{
     tree::{NONE, Ring, pages},
 };
 use crate::{
-    Hardware, Kernel,
+    Hardware, Kernel, SpaceId,
     bare::Bare,
     paging::{is_exact_page, is_present, is_shared, lowered},
+    smp::Request,
 };
 
 /// The progress of a run.
@@ -26,6 +27,8 @@ struct Run {
     left: u64,
     /// The space that lost some last, which does not know it yet.
     lost: Option<u16>,
+    /// Processors that are in spaces that lost some, a bit each: they are asked once, at the end of the run.
+    others: u32,
 }
 
 impl<H: Hardware> Kernel<H, Bare> {
@@ -39,8 +42,12 @@ impl<H: Hardware> Kernel<H, Bare> {
         (wanted, count): (u64, u64),
         rights: Rights,
     ) -> (u64, u64) {
-        let (left, lost) = (HOLDERS_MAX, None);
-        let mut run = Run { rights, left, lost };
+        let mut run = Run {
+            rights,
+            left: HOLDERS_MAX,
+            lost: None,
+            others: 0,
+        };
         let mut done = 0;
         while done < wanted {
             let Some(source) = self.lowered(space, first + done, count) else {
@@ -52,8 +59,9 @@ impl<H: Hardware> Kernel<H, Bare> {
             done += 1;
         }
         if let Some(space) = run.lost {
-            self.tell_loss(space);
+            self.note_loss(space, &mut run);
         }
+        self.ask_of(run.others, Request::Forget);
         (done, HOLDERS_MAX - run.left)
     }
 
@@ -128,8 +136,17 @@ impl<H: Hardware> Kernel<H, Bare> {
         if run.lost != Some(key.space())
             && let Some(before) = run.lost.replace(key.space())
         {
-            self.tell_loss(before);
+            self.note_loss(before, run);
         }
         Some(())
+    }
+
+    /// A space lost some, and another one does next.
+    fn note_loss(&mut self, space: u16, run: &mut Run) {
+        let space = SpaceId(u32::from(space));
+        self.forget_translations(space);
+        if self.has_others() {
+            run.others |= self.others_inside(space);
+        }
     }
 }

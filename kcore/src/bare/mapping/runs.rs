@@ -11,6 +11,7 @@ use super::{
     DEPTH_MAX, Mapping, NODE_UNITS,
     open::BESIDE_STEPS,
     short::{Target, index, record, small_page, word},
+    tables::EMPTY_A_STEP,
     tree::{Key, Kind, NONE, Tree, pages},
 };
 use crate::{
@@ -55,7 +56,7 @@ pub fn steps_of(pages: u64) -> i32 {
 
 /// Steps of so many pages that the giver does not have, as the search for the next one takes them ([`super::tables`]).
 fn steps_of_absent(pages: u64) -> i32 {
-    if pages == 0 { 0 } else { 4 + pages as i32 / 8 }
+    if pages == 0 { 0 } else { 4 + pages as i32 / EMPTY_A_STEP }
 }
 
 /// Pages from this one to the end of its slot.
@@ -65,7 +66,7 @@ pub(super) const fn left_in_slot(page: u64) -> u64 {
 
 /// Pages that the giver does not have for which so many steps are enough, one at least.
 fn absent_for(steps: i32) -> u64 {
-    8 * u64::from((steps - 4).max(0).cast_unsigned()) + 1
+    u64::from(EMPTY_A_STEP.cast_unsigned() * (steps - 4).max(0).cast_unsigned()) + 1
 }
 
 impl<H: Hardware> Kernel<H, Bare> {

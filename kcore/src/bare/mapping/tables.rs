@@ -38,6 +38,8 @@ pub const PORTS_END: u64 = PORTS_PAGE + fpage::PORTS;
 const BATCH: usize = 64;
 /// Steps of a slot that the space links, where it is passed: nothing else of it is paid for.
 pub const LINKED_STEPS: i32 = UNIT;
+/// Empty entries that are passed in a step.
+pub const EMPTY_A_STEP: i32 = 4;
 /// Steps of a table that is made.
 const TABLE_STEPS: i32 = 4 * UNIT;
 /// Steps of its entries, where it parts a large page.
@@ -197,7 +199,9 @@ impl<H: Hardware> Work<'_, H> {
 
     /// Flushes all from which something was taken, on every processor, then frees the tables that were set aside.
     pub fn flush_now(&mut self) {
-        let mut others = 0;
+        // Each processor is asked once in which space it is, not once for each space: there are many of both.
+        let mapping = &*self.mapping;
+        let mut others = (self.elsewhere).inside(|space| mapping.get(space).is_some_and(|space| space.flush_wanted));
         for index in 0..self.mapping.batch.touched_count {
             let space = self.mapping.batch.touched[index];
             self.space(space).flush_wanted = false;
@@ -205,7 +209,6 @@ impl<H: Hardware> Work<'_, H> {
                 let id = SpaceId(u32::from(space));
                 self.spaces.forget(id);
                 self.hardware.flush_root(self.spaces.get(id).root());
-                others |= self.elsewhere.inside(id);
             }
         }
         if self.mapping.batch.shared_changed {
@@ -526,7 +529,7 @@ impl<H: Hardware> Work<'_, H> {
             let rest = &entries[..wanted];
             let empty = rest.iter().take_while(|entry| !is_present(entry.load(Relaxed))).count();
             at = (at & !(size - 1)) + empty as u64 * size;
-            self.budget -= 4 + i32::from(empty as u16 / 8);
+            self.budget -= 4 + i32::from(empty as u16) / EMPTY_A_STEP;
         }
         Search::End
     }

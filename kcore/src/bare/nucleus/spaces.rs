@@ -23,6 +23,8 @@ use crate::{
 
 /// Slots that hold all message buffers.
 const BUFFER_SLOTS: usize = THREADS_MAX * PAGE as usize / SLOT as usize;
+/// Places of threads that are passed in a step.
+const PLACES_A_STEP: i32 = 4;
 /// The cost of a thread to its space: its place in the table, and its message buffer.
 const THREAD_UNITS: u32 = (size_of::<Thread>().div_ceil(UNIT_BYTES) + PAGE as usize / UNIT_BYTES) as u32;
 /// The further cost of a space's first message buffer: the tables above those of [`buffer_slot`].
@@ -213,14 +215,17 @@ impl<H: Hardware> Kernel<H, Bare> {
 
     /// Deletes threads of a space, as many as may be in one piece.
     fn delete_threads_of(&mut self, space: SpaceId) {
-        let mut steps = PIECE_STEPS;
-        for index in 0..self.threads().table.len() as u32 {
-            steps -= i32::from(index % 4 == 0);
-            let thread = self.thread(index);
-            let is_there = thread.space == space && thread.state != State::Free;
-            if is_there && (steps <= 0 || self.bare_thread_delete(index, &mut steps) == Progress::More) {
+        let (mut steps, mut index) = (PIECE_STEPS, 0);
+        while let Some(passed) = self.threads().table[index..]
+            .iter()
+            .position(|thread| thread.space == space)
+        {
+            (steps, index) = (steps - i32::from(passed as u16) / PLACES_A_STEP, index + passed);
+            let is_there = self.thread(index as u32).state != State::Free;
+            if is_there && (steps <= 0 || self.bare_thread_delete(index as u32, &mut steps) == Progress::More) {
                 return;
             }
+            index += 1;
         }
     }
 
