@@ -37,6 +37,7 @@ use crate::table::{NodeId, Part};
 use crate::world::{DiskError, Frame, Operation, World};
 use crate::writing::{PageJob, PageWriter};
 use alloc::vec::Vec;
+use beside::Turn;
 use keeping::Keeping;
 use phase::Phase;
 use recorded::Recorded;
@@ -122,8 +123,7 @@ pub(crate) struct Checkpoint {
     /// The second copy of the superblock, and whether it is stable.
     copy: Option<Frame>,
     copied: bool,
-    /// Whether its superblock waits for an event of its own.
-    put_off: bool,
+    superblock: Turn,
     lease: u64,
     entered: Option<Phase>,
     /// Whether the disk has done its part, and up to which address deletions that are durable are no longer noted.
@@ -175,7 +175,7 @@ impl Checkpoint {
             number: 0,
             copy: None,
             copied: false,
-            put_off: false,
+            superblock: Turn::Any,
             lease: 0,
             entered: None,
             is_ending: false,
@@ -352,7 +352,7 @@ impl Checkpoint {
             }
             Phase::Superblock => {
                 if entering {
-                    self.put_off = false;
+                    self.superblock = Turn::Any;
                     store.spend(COST_BLOCK + COST_SIPHASH);
                     self.write_superblock(store, world)?;
                 }

@@ -453,12 +453,11 @@ impl Server {
 
     /// No checkpoint makes room: the spared pages may go, too. If that was so before, there is none.
     fn spares_no_more(&mut self) -> Stop {
-        if self.spared() != [0; PAGES_OF_INSTRUCTION] {
-            self.pager.spares_none = true;
-            Stop::Again
-        } else {
-            Error::NoMemory.into()
+        if self.spared() == [0; PAGES_OF_INSTRUCTION] {
+            return Error::NoMemory.into();
         }
+        self.pager.spares_none = true;
+        Stop::Again
     }
 
     /// Takes some clean pages from memory, or where there are none some map nodes of the store; tells how many.

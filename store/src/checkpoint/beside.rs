@@ -5,6 +5,15 @@ use super::{Checkpoint, Phase, Step};
 use crate::event::CheckpointKind;
 use crate::store::{COST_BLOCK, COST_SIPHASH, Store};
 
+/// The event in which a checkpoint writes its superblock.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// This one, if nothing else was done in it.
+    Any,
+    /// The one behind that in which it was put off, in any case.
+    Next,
+}
+
 impl Checkpoint {
     /// Whether it makes a generation.
     pub(crate) fn makes_generation(&self) -> bool {
@@ -16,7 +25,7 @@ impl Checkpoint {
         let is_on_its_way = (Phase::Doom..Phase::Second).contains(&self.phase);
         self.makes_generation()
             && is_on_its_way
-            && !self.put_off
+            && self.superblock == Turn::Any
             && self.failure.is_none()
             && self.relief == Relief::None
     }
@@ -25,7 +34,8 @@ impl Checkpoint {
     /// further sync goes ahead meanwhile.
     pub(super) fn when_superblock_may_go(&mut self, store: &mut Store) -> Step {
         let may_go = self.outstanding == 0
-            && (core::mem::replace(&mut self.put_off, true) || store.may_go_on(COST_BLOCK + COST_SIPHASH));
+            && (core::mem::replace(&mut self.superblock, Turn::Next) == Turn::Next
+                || store.may_go_on(COST_BLOCK + COST_SIPHASH));
         if may_go { Step::Complete } else { Step::Waiting }
     }
 
