@@ -134,22 +134,20 @@ fn release(world: &mut PlainWorld, store: &mut Store) -> Vec<String> {
 }
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
-/// Allocations of whole blocks that succeed before one is refused.
-static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
+thread_local! {
+    /// Allocations of whole blocks, by the thread of a test, that succeed before one is refused.
+    static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
 struct Failing;
 
 // SAFETY: everything is handed to the system's allocator as it came, or refused with a null pointer, which the trait allows.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.size() == BLOCK && LEFT.load(Ordering::Relaxed) != usize::MAX {
-            let left = LEFT.fetch_sub(1, Ordering::Relaxed);
-            if left == 0 {
-                LEFT.store(usize::MAX, Ordering::Relaxed);
-                return core::ptr::null_mut();
-            }
+        if layout.size() == BLOCK && LEFT.get() != usize::MAX && LEFT.replace(LEFT.get().wrapping_sub(1)) == 0 {
+            return core::ptr::null_mut();
         }
         // SAFETY: the caller answers for the layout.
         unsafe { System.alloc(layout) }
@@ -185,9 +183,9 @@ fn a_sync_that_found_no_heap_to_go_ahead_is_durable_when_it_is_acknowledged() {
         let pages = vec![dirty(&mut world, &mut store, BASE, 0, 10)];
         world.log.reserve(10_000);
         store.sync_begin(&mut world, pages, &[]).expect("heap");
-        LEFT.store(number, Ordering::Relaxed);
+        LEFT.set(number);
         let mut told = drive(&mut world, &mut store);
-        LEFT.store(usize::MAX, Ordering::Relaxed);
+        LEFT.set(usize::MAX);
         told.extend(release(&mut world, &mut store));
         if !told.contains(&"sync 1".into()) {
             continue;
@@ -214,9 +212,9 @@ fn syncs_behind_one_that_found_no_heap_do_not_panic() {
     begin_held(&mut world, &mut store, BITMAPS);
     let pages = vec![dirty(&mut world, &mut store, BASE, 0, 10)];
     store.sync_begin(&mut world, pages, &[]).expect("heap");
-    LEFT.store(1, Ordering::Relaxed);
+    LEFT.set(1);
     assert!(drive(&mut world, &mut store).is_empty());
-    LEFT.store(usize::MAX, Ordering::Relaxed);
+    LEFT.set(usize::MAX);
     for number in 0..20 {
         let pages: Vec<_> = (0..10).map(|page| (BASE, 100 + 10 * number + page, 7)).collect();
         sync(&mut world, &mut store, &pages, &[]);
