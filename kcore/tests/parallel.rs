@@ -12,7 +12,7 @@ use abi::{
         message_buffer, tag, timeouts,
     },
 };
-use fake::{Asked, Fake, Random, walk};
+use fake::{Asked, Fake, Random};
 use kcore::{
     Hardware, Kernel, SpaceId, ThreadId,
     bare::{
@@ -109,7 +109,7 @@ impl World {
         assert!(self.kernel.is_root_known());
     }
 
-    /// What an entry does at its end.
+    /// Leaves the kernel on this processor: the thread goes on, or another one does.
     fn leave(&mut self) {
         let stays = self.kernel.current().is_some_and(|index| self.kernel.goes_on(index));
         if !stays {
@@ -326,17 +326,7 @@ impl World {
             let (what, way) = self.item();
             words.extend([what, way]);
         }
-        let record = self.kernel.threads_mut().get_mut(me);
-        let space = record.space;
-        let mut first = [0; 4];
-        let plain = words.len().min(4);
-        first[..plain].copy_from_slice(&words[..plain]);
-        let context = &mut record.context;
-        [context.r12, context.r13, context.r14, context.r15] = first;
-        let (frame, ..) = walk(&self.kernel, space, message_buffer(me.0)).expect("a buffer");
-        for (place, word) in self.kernel.hardware.table(frame).iter().zip(&words) {
-            place.store(*word, Relaxed);
-        }
+        fake::set_words(&mut self.kernel, me, &words);
     }
 
     fn event(&mut self, me: ThreadId, event: Event, operation: Option<Operation>) {
@@ -389,37 +379,6 @@ impl World {
         });
         let kernel = &self.kernel;
         self.threads.retain(|&id| kernel.threads().find(id).is_some());
-    }
-
-    fn is_short(&mut self, me: ThreadId, call: Call, arguments: [u64; 6]) -> bool {
-        let [to, from, label, wait, window, _] = arguments;
-        let kernel = &mut self.kernel;
-        let value = match call {
-            Call::Map => kernel.map_short([to, from, label, wait]),
-            Call::Flush => kernel.flush_short([to, from, label]),
-            Call::Ipc => {
-                let arguments = [to, from, label, wait, window];
-                let context = &kernel.threads().get(me).context;
-                let words = [context.r12, context.r13, context.r14, context.r15];
-                let at = (context.rip, context.rsp);
-                if let Some(turn) = kernel.ipc_fast(arguments, at.0, at.1) {
-                    let context = &mut kernel.threads_mut().table[turn.receiver as usize].context;
-                    context.reset(turn.rip, turn.rsp);
-                    context.set_results(0, label, turn.sender);
-                    [context.r12, context.r13, context.r14, context.r15] = words;
-                    return true;
-                }
-                return kernel.item_short(arguments, words, at).is_some()
-                    || kernel.ipc_apart(arguments, words, at).is_some();
-            }
-            _ => None,
-        };
-        if let Some(value) = value {
-            let context = &mut kernel.threads_mut().get_mut(me).context;
-            context.reset(context.rip, context.rsp);
-            context.set_results(0, value, 0);
-        }
-        value.is_some()
     }
 
     fn step(&mut self) {
@@ -511,7 +470,7 @@ impl World {
             self.words(me, arguments[2] as usize & 63, (arguments[2] >> 8) as usize & 15);
         }
         self.story.push(format!("{here}: {:x} {call:?} {arguments:x?}", me.0));
-        if self.random.below(2) == 0 && self.is_short(me, call, arguments) {
+        if self.random.below(2) == 0 && fake::is_short(&mut self.kernel, me, call, arguments) {
             self.counts[1] += 1;
             self.kernel.check().expect("all is well behind a short call");
             return self.leave();

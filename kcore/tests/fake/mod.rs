@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use abi::nucleus::{Call, message_buffer};
 use kcore::{
     Frame, Half, Hardware, Kernel, Machine, SpaceId, ThreadId,
     bare::Bare,
@@ -390,4 +391,50 @@ pub fn make_running(kernel: &mut Kernel<Fake, Bare>, thread: ThreadId) -> u32 {
         kernel.threads().get(thread).state
     );
     index
+}
+
+/// Puts the words of a message into the registers and the buffer of a thread.
+pub fn set_words(kernel: &mut Kernel<Fake, Bare>, thread: ThreadId, words: &[u64]) {
+    let record = kernel.threads_mut().get_mut(thread);
+    let space = record.space;
+    let mut first = [0; 4];
+    let count = words.len().min(4);
+    first[..count].copy_from_slice(&words[..count]);
+    let context = &mut record.context;
+    [context.r12, context.r13, context.r14, context.r15] = first;
+    let (frame, ..) = walk(kernel, space, message_buffer(thread.0)).expect("a buffer");
+    for (place, word) in kernel.hardware.table(frame).iter().zip(words) {
+        place.store(*word, Relaxed);
+    }
+}
+
+/// Whether a short way did the call of a thread that runs.
+pub fn is_short(kernel: &mut Kernel<Fake, Bare>, thread: ThreadId, call: Call, arguments: [u64; 6]) -> bool {
+    let [to, from, label, wait, window, _] = arguments;
+    let value = match call {
+        Call::Map => kernel.map_short([to, from, label, wait]),
+        Call::Flush => kernel.flush_short([to, from, label]),
+        Call::Ipc => {
+            let arguments = [to, from, label, wait, window];
+            let context = &kernel.threads().get(thread).context;
+            let words = [context.r12, context.r13, context.r14, context.r15];
+            let at = (context.rip, context.rsp);
+            if let Some(turn) = kernel.ipc_fast(arguments, at.0, at.1) {
+                let context = &mut kernel.threads_mut().table[turn.receiver as usize].context;
+                context.reset(turn.rip, turn.rsp);
+                context.set_results(0, label, turn.sender);
+                [context.r12, context.r13, context.r14, context.r15] = words;
+                return true;
+            }
+            return kernel.item_short(arguments, words, at).is_some()
+                || kernel.ipc_apart(arguments, words, at).is_some();
+        }
+        _ => None,
+    };
+    if let Some(value) = value {
+        let context = &mut kernel.threads_mut().get_mut(thread).context;
+        context.reset(context.rip, context.rsp);
+        context.set_results(0, value, 0);
+    }
+    value.is_some()
 }

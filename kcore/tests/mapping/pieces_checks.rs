@@ -1,4 +1,4 @@
-//! What must hold after each piece of `pieces_world`, and at the end:
+//! The checks that `pieces_world` does after each piece, and at the end:
 //!
 //! - no space has more than the space from which it has it;
 //! - a place gains only what the piece gives to it;
@@ -48,7 +48,7 @@ fn below(holdings: &Holdings, tops: &BTreeSet<Place>) -> BTreeSet<Place> {
 }
 
 impl World {
-    /// What the page tables or the permission bitmap say of a place, links included.
+    /// The translation of a place, by the page tables or the permission bitmap; links count, too.
     fn translation(&self, (space, page): Place) -> Option<Translation> {
         let id = self.spaces[space];
         if page >= PORTS {

@@ -24,7 +24,7 @@ use kcore::{
 };
 
 use crate::{
-    fake::{Fake, Random},
+    fake::{self, Fake, Random},
     rig::{FROM, Rig},
 };
 
@@ -188,7 +188,7 @@ impl World {
     fn begin(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6]) {
         self.story.push(format!("{:x} {call:?} {arguments:x?}", thread.0));
         self.rig.run(thread);
-        if self.short && self.is_short(thread, call, arguments) {
+        if self.short && fake::is_short(&mut self.rig.kernel, thread, call, arguments) {
             self.counts.short += 1;
             self.rig.kernel.yield_current();
             self.note(thread);
@@ -196,37 +196,6 @@ impl World {
         }
         let operation = Operation::called(call as u64, arguments);
         self.event(thread, operation.event(thread, Resumed::First), Some(operation));
-    }
-
-    fn is_short(&mut self, thread: ThreadId, call: Call, arguments: [u64; 6]) -> bool {
-        let kernel = &mut self.rig.kernel;
-        let [to, from, label, wait, window, _] = arguments;
-        let value = match call {
-            Call::Map => kernel.map_short([to, from, label, wait]),
-            Call::Flush => kernel.flush_short([to, from, label]),
-            Call::Ipc => {
-                let arguments = [to, from, label, wait, window];
-                let context = &kernel.threads().get(thread).context;
-                let words = [context.r12, context.r13, context.r14, context.r15];
-                let at = (context.rip, context.rsp);
-                if let Some(turn) = kernel.ipc_fast(arguments, at.0, at.1) {
-                    let context = &mut kernel.threads_mut().table[turn.receiver as usize].context;
-                    context.reset(turn.rip, turn.rsp);
-                    context.set_results(0, label, turn.sender);
-                    [context.r12, context.r13, context.r14, context.r15] = words;
-                    return true;
-                }
-                return kernel.item_short(arguments, words, at).is_some()
-                    || kernel.ipc_apart(arguments, words, at).is_some();
-            }
-            _ => None,
-        };
-        if let Some(value) = value {
-            let context = &mut kernel.threads_mut().get_mut(thread).context;
-            context.reset(context.rip, context.rsp);
-            context.set_results(0, value, 0);
-        }
-        value.is_some()
     }
 
     fn patience(&mut self) -> u32 {

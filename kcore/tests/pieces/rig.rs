@@ -2,18 +2,18 @@
 
 use abi::{
     Error, Rights,
-    nucleus::{ANYONE, Call, MAP, fpage, message_buffer, tag, timeouts},
+    nucleus::{ANYONE, Call, MAP, fpage, tag, timeouts},
 };
 use kcore::{
-    Hardware, Kernel, ThreadId,
+    Kernel, ThreadId,
     bare::Bare,
     event::{Access, Event, Outcome},
     space::Tags,
     thread::{Operation, Resumed, State},
 };
-use std::{ops::Range, sync::atomic::Ordering::Relaxed};
+use std::ops::Range;
 
-use crate::fake::{Fake, make_running, walk};
+use crate::fake::{self, Fake, make_running, walk};
 
 pub const FRAMES: u32 = 4000;
 /// Memory of σ₀ beyond the kernel's, in pages.
@@ -139,17 +139,7 @@ impl Rig {
 
     /// The words of a message that a thread sends.
     pub fn words(&mut self, thread: ThreadId, words: &[u64]) {
-        let record = self.kernel.threads_mut().get_mut(thread);
-        let space = record.space;
-        let mut first = [0; 4];
-        let count = words.len().min(4);
-        first[..count].copy_from_slice(&words[..count]);
-        let context = &mut record.context;
-        [context.r12, context.r13, context.r14, context.r15] = first;
-        let (frame, ..) = walk(&self.kernel, space, message_buffer(thread.0)).expect("a buffer");
-        for (place, word) in self.kernel.hardware.table(frame).iter().zip(words) {
-            place.store(*word, Relaxed);
-        }
+        fake::set_words(&mut self.kernel, thread, words);
     }
 
     /// So many items of a size, one behind the other, as the words of a thread.

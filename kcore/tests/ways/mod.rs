@@ -46,7 +46,7 @@ pub enum Short {
     Kinds,
 }
 
-/// What a program can tell apart of a thread: its state, its operation, its registers, and where it goes on.
+/// The parts of a thread that a program can see: its state, its operation, its registers, and where it goes on.
 pub type Picture = (State, Option<Operation>, [u64; 7], [u64; 2]);
 
 /// The registers of a thread that waits for a message are not compared: the message overwrites them. Those of a thread that waits for the answer to a fault
